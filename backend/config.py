@@ -1,0 +1,102 @@
+"""EngineConfig: every knob of the engine, with its range, parsed once from config.pbtxt's parameters."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from backend.errors import ConfigError
+
+DEVICES = ("auto", "cpu")
+LOG_LEVELS = ("error", "warning", "info", "verbose")
+
+
+def _knob(default: Any, check: Callable[[Any], bool], allowed: str, meaning: str) -> Any:
+    return field(default=default, metadata={"check": check, "allowed": allowed, "meaning": meaning})
+
+
+def _integer(default: int, low: int, high: int, meaning: str) -> Any:
+    return _knob(default, lambda v: low <= v <= high, f"an integer in [{low}, {high}]", meaning)
+
+
+def _choice(default: str, choices: tuple[str, ...], meaning: str) -> Any:
+    return _knob(default, lambda v: v in choices, "one of " + ", ".join(choices), meaning)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EngineConfig:
+    """What one engine is built with. Field names are the keys of config.pbtxt's ``parameters``.
+
+    Names follow TensorRT-LLM's where it has the knob. Units are in each field's meaning.
+    """
+
+    model_dir: str = _knob("", bool, "a directory", "Hugging Face directory of the model")
+    device: str = _choice("auto", DEVICES, "where the model runs; auto is the CPU in this version")
+    max_batch_size: int = _integer(32, 1, 4096, "slots: sequences that run at the same time")
+    max_num_tokens: int = _integer(512, 1, 1 << 20, "tokens that one step may compute")
+    max_seq_len: int = _integer(0, 0, 1 << 24, "prompt + output tokens of a request; 0 = what model and pool allow")
+    max_tokens_in_paged_kv_cache: int = _integer(0, 0, 1 << 31, "tokens the pool holds; 0 = a share of free memory")
+    kv_cache_free_gpu_mem_fraction: float = _knob(
+        0.25, lambda v: 0 < v <= 0.95, "a number in (0, 0.95]", "share of free memory for an automatic pool"
+    )
+    tokens_per_block: int = _knob(16, lambda v: v in (8, 16, 32, 64), "8, 16, 32 or 64", "token slots of a block")
+    num_threads: int = _integer(0, 0, 1024, "CPU threads of the engine; 0 = one per core")
+    sender_threads: int = _integer(2, 1, 64, "threads that hand responses to Triton Server")
+    exclude_input_in_output: bool = _knob(
+        False, lambda v: True, "true or false", "default of the input tensor of the same name"
+    )
+    default_priority_level: int = _integer(2, 1, 64, "level of a request that names none; 1 is the most urgent")
+    priority_levels: int = _integer(3, 1, 64, "number of levels; more than this is refused")
+    step_trace_file: str = _knob("", lambda v: True, "a file name", "one JSON line per step is appended; empty = none")
+    log_level: str = _choice("info", LOG_LEVELS, "how much the engine says")
+
+    def __post_init__(self) -> None:
+        for knob in dataclasses.fields(self):
+            value = getattr(self, knob.name)
+            if not knob.metadata["check"](value):
+                allowed = knob.metadata["allowed"]
+                raise ConfigError(f"parameter {knob.name}: {value!r} is out of range, allowed is {allowed}")
+        if self.max_num_tokens < self.max_batch_size:
+            raise ConfigError(
+                f"parameter max_num_tokens: {self.max_num_tokens} is below max_batch_size {self.max_batch_size}; "
+                "each running sequence needs one token per step"
+            )
+        if self.default_priority_level > self.priority_levels:
+            raise ConfigError(
+                f"parameter default_priority_level: {self.default_priority_level} is above priority_levels "
+                f"{self.priority_levels}"
+            )
+
+    @classmethod
+    def from_parameters(cls, parameters: Mapping[str, str]) -> EngineConfig:
+        """Read the ``string_value`` of each parameter; an empty one means the default.
+
+        Raises ConfigError that names key, value and what is allowed; unknown keys are refused.
+        """
+        knobs = {knob.name: knob for knob in dataclasses.fields(cls)}
+        unknown = sorted(set(parameters) - set(knobs))
+        if unknown:
+            raise ConfigError(f"parameter {unknown[0]} is unknown; known are: {', '.join(sorted(knobs))}")
+        given: dict[str, Any] = {
+            key: _parse(knobs[key], text.strip()) for key, text in parameters.items() if text.strip()
+        }
+        return cls(**given)
+
+
+def _parse(knob: dataclasses.Field[Any], text: str) -> object:
+    try:
+        return _PARSERS[str(knob.type)](text)
+    except (ValueError, KeyError) as error:
+        message = f"parameter {knob.name}: {text!r} is not valid, allowed is {knob.metadata['allowed']}"
+        raise ConfigError(message) from error
+
+
+_BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+_PARSERS: dict[str, Callable[[str], object]] = {
+    "str": str,
+    "int": int,
+    "float": float,
+    "bool": lambda text: _BOOLEANS[text.lower()],
+}

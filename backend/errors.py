@@ -1,0 +1,16 @@
+"""The errors that may reach a client or an operator, one class per addressee."""
+
+
+class InvalidRequest(ValueError):
+    """A request that is refused because of what it asks for. Reaches its sender only.
+
+    The message names the field, the value found and the limit; it never holds a path, a stack or a memory key.
+    """
+
+    def __init__(self, field: str, problem: str) -> None:
+        super().__init__(f"{field}: {problem}")
+        self.field = field
+
+
+class ConfigError(ValueError):
+    """A model or engine configuration that cannot be served; ends the load with one line for the operator."""
