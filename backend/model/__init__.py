@@ -1,0 +1,1 @@
+"""A transformer decoder, built from a Hugging Face model directory."""

@@ -1,0 +1,9 @@
+"""The two ways in which a checkpoint can be refused."""
+
+
+class CheckpointError(ValueError):
+    """A checkpoint cannot be found, read or written. The message is one line, fit for a user."""
+
+
+class UnsupportedModel(CheckpointError):
+    """The file is sound, but describes a model, a tokenizer or a feature that this project does not serve."""

@@ -1,0 +1,122 @@
+"""The decoder: one forward pass for every family, over a paged pool."""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from backend.model.batch import StepInputs
+from backend.model.config import LayerKind, ModelConfig
+from backend.model.rope import RopeConfig, Rotation, rotation
+from backend.model.weights import DecoderWeights, LayerWeights
+from kernels.table import Operations
+
+
+@dataclass(frozen=True, slots=True)
+class _Layer:
+    """What one layer computes with, in one step."""
+
+    index: int
+    kind: LayerKind
+    weights: LayerWeights
+    rotation: Rotation
+
+
+class Decoder:
+    """A decoder-only transformer with grouped-query attention and a gated MLP.
+
+    What families differ in is in the config; no family is named here.
+
+    Sharded over ``n`` ranks, a model would be cut at two boundaries and meet at two sums. Heads: rank ``r`` keeps
+    its ``num_heads / n`` query heads and ``num_kv_heads / n`` key heads, so those rows of each third of ``qkv``,
+    those columns of ``attention_output`` and that part of the pool. Intermediate size: it keeps its rows of each
+    half of ``gate_up`` and those columns of ``down``. The outputs of ``attention_output`` and ``down`` are then
+    partial sums, to be added up over the ranks before the norm or the residual that follows. Everything else is
+    the same on every rank.
+    """
+
+    def __init__(self, config: ModelConfig, weights: DecoderWeights, operations: Operations) -> None:
+        """Keep the parts; weights must be of this config, all on one device."""
+        self.config = config
+        self._weights = weights
+        self._operations = operations
+        device = weights.embedding.device
+        self._frequencies = {
+            rope: rope.frequencies(config.head_dim).to(device) for rope in {kind.rope for kind in config.layer_kinds}
+        }
+        # Rounded to the weights' dtype, as the models that scale their embedding were trained.
+        self._embedding_scale = torch.tensor(config.embedding_scale, dtype=weights.embedding.dtype, device=device)
+
+    @torch.inference_mode()
+    def forward(self, inputs: StepInputs, pool: Tensor) -> Tensor:
+        """Compute a step's rows, write their keys and values into the pool, and return the logits asked for.
+
+        Args:
+            inputs: the batch.
+            pool: ``[num_blocks, num_layers, 2 (key, value), num_kv_heads, block_size, head_dim]``; changed in
+                the slots of ``inputs.slot_mapping`` only.
+
+        Returns:
+            float32 ``[R, vocab_size]``, row ``i`` for row ``inputs.logit_rows[i]`` of the batch.
+        """
+        hidden = F.embedding(inputs.token_ids, self._weights.embedding) * self._embedding_scale
+        rotations = self._rotations(inputs.positions)
+        for index, (kind, weights) in enumerate(zip(self.config.layer_kinds, self._weights.layers, strict=True)):
+            layer = _Layer(index, kind, weights, rotations[kind.rope])
+            hidden = hidden + self._attention(hidden, layer, inputs, pool)
+            hidden = hidden + self._mlp(hidden, weights)
+        return self._logits(hidden[inputs.logit_rows])
+
+    def _rotations(self, positions: Tensor) -> dict[RopeConfig, Rotation]:
+        return {
+            rope: rotation(frequencies, rope.attention_factor, positions)
+            for rope, frequencies in self._frequencies.items()
+        }
+
+    def _attention(self, hidden: Tensor, layer: _Layer, inputs: StepInputs, pool: Tensor) -> Tensor:
+        weights, run = layer.weights, self._operations
+        q, k, v = self._queries_keys_values(self._norm(hidden, weights.attention_norm), layer)
+        run.kv_write(k, v, pool, layer.index, inputs.slot_mapping)
+        attended = run.paged_attention(
+            q,
+            pool,
+            layer.index,
+            inputs.block_tables,
+            inputs.query_start,
+            inputs.kv_lengths,
+            scale=self.config.attention_scale,
+            window=layer.kind.window,
+            softcap=self.config.attention_softcap,
+        )
+        output = run.linear(attended.flatten(1), weights.attention_output, weights.attention_output_bias)
+        return self._optional_norm(output, weights.attention_output_norm)
+
+    def _queries_keys_values(self, x: Tensor, layer: _Layer) -> tuple[Tensor, Tensor, Tensor]:
+        """Normed hidden states ``[T, E]`` -> rotated q ``[T, Hq, D]``, rotated k and v ``[T, Hkv, D]``."""
+        config, weights, run = self.config, layer.weights, self._operations
+        heads = run.linear(x, weights.qkv, weights.qkv_bias).view(x.shape[0], -1, config.head_dim)
+        keys, values = config.num_heads, config.num_heads + config.num_kv_heads  # where each part begins
+        q = self._optional_norm(heads[:, :keys], weights.query_norm)
+        k = self._optional_norm(heads[:, keys:values], weights.key_norm)
+        cos, sin = layer.rotation.cos, layer.rotation.sin
+        return run.rope(q, cos, sin), run.rope(k, cos, sin), heads[:, values:]
+
+    def _mlp(self, hidden: Tensor, weights: LayerWeights) -> Tensor:
+        run = self._operations
+        gate_up = run.linear(self._norm(hidden, weights.mlp_norm), weights.gate_up, weights.gate_up_bias)
+        inner = run.gated_activation(gate_up, self.config.activation)
+        output = run.linear(inner, weights.down, weights.down_bias)
+        return self._optional_norm(output, weights.mlp_output_norm)
+
+    def _logits(self, hidden: Tensor) -> Tensor:
+        normed = self._norm(hidden, self._weights.final_norm)
+        logits = self._operations.linear(normed, self._weights.head, None).float()
+        cap = self.config.final_softcap
+        return logits if cap is None else cap * torch.tanh(logits / cap)
+
+    def _norm(self, x: Tensor, weight: Tensor) -> Tensor:
+        return self._operations.rms_norm(x, weight, self.config.rms_norm_eps, self.config.norm_offset)
+
+    def _optional_norm(self, x: Tensor, weight: Tensor | None) -> Tensor:
+        return x if weight is None else self._norm(x, weight)
