@@ -3,33 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import triton_python_backend_utils as pb_utils
-from transformers import AutoTokenizer
 
 from backend.errors import InvalidRequest
 from backend.serving.inputs import Inputs, as_array
 from backend.serving.response_stream import Failure
 from backend.serving.triton_io import error_response, parameters_of, read_inputs
+from backend.text.prompt_tokenizer import PromptTokenizer
 
 _SHOWN_NAMES = {"QUERY": "text_input"}
 
 
 class Preprocessing:
-    """Tokenizes. Special tokens written in the text are read as such, as chat templates need."""
+    """Tokenizes the prompt and asks the engine for text."""
 
     def initialize(self, args: Mapping[str, str]) -> None:
         """Load the tokenizer of parameter ``tokenizer_dir``; ``add_special_tokens`` (default true) adds its BOS."""
         parameters = parameters_of(args)
-        directory = parameters.get("tokenizer_dir", "")
-        self._add_special = parameters.get("add_special_tokens", "true").lower() != "false"
+        adds_special = parameters.get("add_special_tokens", "").lower() != "false"
         try:
-            self._tokenizer = AutoTokenizer.from_pretrained(directory, local_files_only=True)
+            self._tokenizer = PromptTokenizer(Path(parameters.get("tokenizer_dir", "")), adds_special)
         except (ValueError, OSError) as error:
-            message = f"parameter tokenizer_dir: no tokenizer could be loaded: {error}"
-            raise pb_utils.TritonModelException(message) from error
+            raise pb_utils.TritonModelException(f"parameter tokenizer_dir: {error}") from error
 
     def execute(self, requests: list[Any]) -> list[Any]:
         """One response per request; an invalid one gets its own error."""
@@ -49,11 +48,7 @@ class Preprocessing:
         )
 
     def _encode(self, inputs: Inputs) -> list[int]:
-        text = inputs.string("QUERY")
-        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=self._add_special)
-        bos = self._tokenizer.bos_token_id
-        if bos is not None and ids[:2] == [bos, bos]:
-            del ids[0]  # the text begins with the token that was to be added: a chat template writes it itself
+        ids = self._tokenizer.encode(inputs.string("QUERY"))
         if not ids:
             raise InvalidRequest(inputs.shown("QUERY"), "holds no token, at least 1 is needed")
         return ids

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from backend.errors import ConfigError
+from backend.text.tokenizer_file import tokenizer_json
 
 _BYTE_PIECE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 _SPACE = "\u2581"
@@ -55,8 +56,8 @@ class TokenBytes:
 
     @classmethod
     def from_directory(cls, directory: Path) -> TokenBytes:
-        """Read ``tokenizer.json``. Raises ConfigError for a decoder of another kind."""
-        content = json.loads((directory / "tokenizer.json").read_text(encoding="utf-8"))
+        """Read the directory's tokenizer. Raises ConfigError if there is none, or its decoder is of another kind."""
+        content = json.loads(tokenizer_json(directory))
         kinds = _decoder_kinds(content.get("decoder"))
         byte_level = "ByteLevel" in kinds
         if not byte_level and not kinds & {"ByteFallback", "Replace", "Metaspace"}:
