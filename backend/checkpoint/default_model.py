@@ -27,6 +27,13 @@ def ensure(name_or_path: str, cache_dir: Path, progress: bool = True) -> Path:
     `progress` tells on stderr what takes long. Raises CheckpointError, in one line, for anything else and for
     whatever goes wrong on the way.
     """
+    try:
+        return _ensure(name_or_path, cache_dir, progress)
+    except OSError as error:
+        raise CheckpointError(f"cannot prepare {name_or_path!r}: {error}") from error
+
+
+def _ensure(name_or_path: str, cache_dir: Path, progress: bool) -> Path:
     path = Path(name_or_path).expanduser()
     if name_or_path == DEFAULT:
         return _default(cache_dir, progress)
@@ -99,7 +106,4 @@ def _convert(path: Path, target: Path, progress: bool) -> Path:
         from backend.checkpoint.gguf_convert import convert
     except ImportError as error:
         raise CheckpointError(f"converting a GGUF file needs the extra 'gguf' of this project: {error}") from error
-    try:
-        return convert(path, target, progress)
-    except OSError as error:
-        raise CheckpointError(f"cannot convert {path.name}: {error}") from error
+    return convert(path, target, progress)

@@ -57,6 +57,8 @@ class Family:
     norm_offset: float = 0.0
     scaled_embedding: bool = False  # by the square root of hidden_size
     default_query_scalar: int | None = None  # None: attention is scaled by head_dim, not query_pre_attn_scalar
+    # Whether the two logit caps are read. (transformers' own Gemma 3 leaves the attention cap out of its
+    # computation; no published Gemma 3 sets it, and where one is set it is applied here.)
     softcaps: bool = False
     tied_by_default: bool = False
     default_head_dim: int | None = None  # None: hidden_size / num_attention_heads

@@ -37,7 +37,7 @@ def test_a_pool_that_does_not_fit_says_how_much_it_needs_and_what_to_lower() -> 
 
 
 def test_a_pool_with_no_usable_block_is_refused() -> None:
-    with pytest.raises(ValueError, match="1 blocks of .* is too small: expected at least 2"):
+    with pytest.raises(ValueError, match=r"1 blocks of .* is too small: expected at least 2"):
         allocate(LAYOUT, 1)
 
 

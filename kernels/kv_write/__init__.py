@@ -1,0 +1,1 @@
+"""Writing a step's keys and values into pool blocks."""

@@ -1,0 +1,112 @@
+"""A thin gRPC client of the ensemble: one prompt in, pieces of text out as they are made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import grpc
+from tritonclient.grpc import service_pb2, service_pb2_grpc
+
+MODEL = "ensemble"
+CONNECT_SECONDS = 5.0
+
+# Input name -> Triton data type and the field of InferTensorContents that carries it.
+INPUTS = {
+    "text_input": ("BYTES", "bytes_contents"),
+    "max_tokens": ("INT32", "int_contents"),
+    "stream": ("BOOL", "bool_contents"),
+    "temperature": ("FP32", "fp32_contents"),
+    "top_k": ("INT32", "int_contents"),
+    "top_p": ("FP32", "fp32_contents"),
+    "seed": ("UINT64", "uint64_contents"),
+    "priority": ("INT32", "int_contents"),
+    "exclude_input_in_output": ("BOOL", "bool_contents"),
+}
+
+
+class Piece(NamedTuple):
+    """What one response of the server brought: new text and the number of tokens in it."""
+
+    text: str
+    tokens: int
+
+
+class ServerError(Exception):
+    """The server, or the way to it, failed; the message is one line."""
+
+
+class Client:
+    """One connection to the server at `url` (host:port of its gRPC service)."""
+
+    def __init__(self, url: str) -> None:
+        # A proxy from the environment would stand between this and a server on the same machine.
+        self._channel = grpc.insecure_channel(url, options=[("grpc.enable_http_proxy", 0)])
+        self._stub = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
+        self._url = url
+
+    def connect(self) -> None:
+        """Raise ServerError unless a server answers and its models are ready."""
+        try:
+            ready = self._stub.ServerReady(service_pb2.ServerReadyRequest(), timeout=CONNECT_SECONDS).ready
+        except grpc.RpcError as error:
+            raise ServerError(
+                f"no server answers at {self._url}; start one with scripts/serve, or name another with --url"
+            ) from error
+        if not ready:
+            raise ServerError(f"the server at {self._url} is not ready yet")
+
+    def parameter(self, model: str, key: str) -> str:
+        """A parameter from the configuration of `model`; empty when it is not set. Raises ServerError."""
+        try:
+            config = self._stub.ModelConfig(service_pb2.ModelConfigRequest(name=model), timeout=CONNECT_SECONDS).config
+        except grpc.RpcError as error:
+            raise ServerError(_details(error)) from error
+        return str(config.parameters[key].string_value) if key in config.parameters else ""
+
+    def generate(self, inputs: Mapping[str, Any]) -> Iterator[Piece]:
+        """Send one request and yield its responses; leaving the iteration cancels it. Raises ServerError."""
+        call = self._stub.ModelStreamInfer(iter([_request(inputs)]))
+        try:
+            for reply in call:
+                if reply.error_message:
+                    raise ServerError(" ".join(reply.error_message.split()))
+                yield _piece(reply.infer_response)
+                if reply.infer_response.parameters["triton_final_response"].bool_param:
+                    return
+        except grpc.RpcError as error:
+            raise ServerError(_details(error)) from error
+        finally:
+            call.cancel()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._channel.close()
+
+
+def _details(error: grpc.RpcError) -> str:
+    details = error.details() if isinstance(error, grpc.Call) else None
+    return " ".join((details or str(error)).split())
+
+
+def _request(inputs: Mapping[str, Any]) -> service_pb2.ModelInferRequest:
+    request = service_pb2.ModelInferRequest(model_name=MODEL)
+    request.parameters["triton_enable_empty_final_response"].bool_param = True
+    for name, value in inputs.items():
+        datatype, contents = INPUTS[name]
+        tensor = request.inputs.add(name=name, datatype=datatype, shape=[1, 1])
+        getattr(tensor.contents, contents).append(value)
+    for name in ("text_output", "num_output_tokens"):
+        request.outputs.add(name=name)
+    return request
+
+
+def _piece(response: service_pb2.ModelInferResponse) -> Piece:
+    """Read the two outputs; a final response may carry neither."""
+    raw = {
+        output.name: content
+        for output, content in zip(response.outputs, response.raw_output_contents, strict=True)
+    }
+    # A BYTES element is preceded by its length in four bytes.
+    text = raw.get("text_output", b"")[4:].decode("utf-8", "replace")
+    return Piece(text, int.from_bytes(raw.get("num_output_tokens", b""), "little", signed=True))

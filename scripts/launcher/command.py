@@ -1,0 +1,83 @@
+"""Triton Server's command line and environment."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from .leftovers import MARK_VARIABLE
+from .ports import Ports
+from .server_binary import ServerBinary
+
+LOG_LEVELS = ("error", "warning", "info", "verbose")
+EXIT_TIMEOUT_SECONDS = 5
+"""How long the server lets running requests finish once it is told to end."""
+
+
+def flags(binary: ServerBinary, repository: Path, address: str, ports: Ports, level: str, mark: str) -> list[str]:
+    """The whole command line; `mark` names the server's shared memory regions."""
+    return [
+        str(binary.executable),
+        f"--model-repository={repository}",
+        f"--backend-directory={binary.backends}",
+        f"--backend-config=python,shm-region-prefix-name={mark}",
+        "--disable-auto-complete-config",
+        "--strict-readiness=true",
+        "--exit-on-error=true",
+        f"--exit-timeout-secs={EXIT_TIMEOUT_SECONDS}",
+        *(f"--{service}-address={address}" for service in Ports._fields),
+        *(f"--{service}-port={port}" for service, port in ports._asdict().items()),
+        f"--allow-gpu-metrics={_boolean(_has_nvidia_gpu())}",
+        *_log_flags(level),
+    ]
+
+
+def _log_flags(level: str) -> list[str]:
+    rank = LOG_LEVELS.index(level)
+    return [
+        f"--log-verbose={int(level == 'verbose')}",
+        f"--log-info={_boolean(rank >= LOG_LEVELS.index('info'))}",
+        f"--log-warning={_boolean(rank >= LOG_LEVELS.index('warning'))}",
+    ]
+
+
+def environment(binary: ServerBinary, threads: int, mark: str) -> dict[str, str]:
+    """The server's environment, which its stubs inherit.
+
+    The stub runs isolated and takes its packages from the environment of the first `python3` on PATH, so ours
+    comes first. OMP_NUM_THREADS bounds the engine's kernels; the tokenizing models run no OpenMP region, and
+    their Rust thread pool is switched off, so they keep to one thread each.
+    """
+    inherited = dict(os.environ)
+    return inherited | {
+        MARK_VARIABLE: mark,
+        "PATH": _joined(Path(sys.prefix) / "bin", inherited.get("PATH")),
+        "LD_LIBRARY_PATH": _joined(*binary.libraries, inherited.get("LD_LIBRARY_PATH")),
+        "OMP_NUM_THREADS": str(threads),
+        "TOKENIZERS_PARALLELISM": "false",
+        # Otherwise what a model prints appears only when its buffer is full.
+        "PYTHONUNBUFFERED": "1",
+    }
+
+
+def available_cores() -> int:
+    """Cores this process may use, counting a container's CPU quota."""
+    cores = len(os.sched_getaffinity(0))
+    try:
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+        return max(1, min(cores, -(-int(quota) // int(period))))
+    except (OSError, ValueError):  # no cgroup v2 here, or the quota is "max"
+        return cores
+
+
+def _joined(*parts: Path | str | None) -> str:
+    return os.pathsep.join(str(part) for part in parts if part)
+
+
+def _boolean(value: bool) -> str:
+    return str(value).lower()
+
+
+def _has_nvidia_gpu() -> bool:
+    return Path("/dev/nvidiactl").exists()

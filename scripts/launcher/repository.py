@@ -1,0 +1,61 @@
+"""The model repository that a server loads: a private copy of the source with parameters written into it.
+
+The source is never edited, so several servers with different settings can run from one checkout.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from google.protobuf import text_format
+from tritonclient.grpc import model_config_pb2
+
+from .errors import LaunchError
+
+CONFIG = "config.pbtxt"
+
+Parameters = Mapping[str, Mapping[str, str]]
+"""Model name -> parameter name -> value."""
+
+
+def models_in(source: Path) -> list[str]:
+    """Names of the models in the repository `source`, sorted."""
+    return sorted(config.parent.name for config in source.glob(f"*/{CONFIG}"))
+
+
+def render(source: Path, target: Path, parameters: Parameters) -> list[str]:
+    """Copy every model of `source` into `target` (created) and set its parameters; returns the models' names.
+
+    A parameter that the source's config.pbtxt already holds is replaced, others are kept.
+
+    Raises LaunchError when `source` holds no model, when `parameters` names a model it lacks, or when a
+    config.pbtxt cannot be parsed.
+    """
+    models = models_in(source)
+    if not models:
+        raise LaunchError(f"no model in {source} (looked for */{CONFIG})")
+    if unknown := sorted(set(parameters) - set(models)):
+        raise LaunchError(f"{source} has no model named {', '.join(unknown)}; it has {', '.join(models)}")
+    for model in models:
+        _render_model(source / model, target / model, parameters.get(model, {}))
+    return models
+
+
+def _render_model(source: Path, target: Path, parameters: Mapping[str, str]) -> None:
+    shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+    # Triton Server wants a version directory of an ensemble too, and git keeps no empty directory.
+    if not any(child.name.isdigit() for child in target.iterdir()):
+        (target / "1").mkdir()
+    config = _parse(source / CONFIG)
+    for key, value in parameters.items():
+        config.parameters[key].string_value = value
+    (target / CONFIG).write_text(text_format.MessageToString(config, as_utf8=True), encoding="utf-8")
+
+
+def _parse(path: Path) -> model_config_pb2.ModelConfig:
+    try:
+        return text_format.Parse(path.read_text(encoding="utf-8"), model_config_pb2.ModelConfig())
+    except (text_format.ParseError, UnicodeDecodeError) as error:
+        raise LaunchError(f"{path}: {error}") from error

@@ -1,0 +1,179 @@
+"""One server's life: rendered, started, ready, ended, with nothing left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import secrets
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+
+from . import command, leftovers, ports, repository, server_binary
+from .errors import LaunchError
+from .server_log import ServerLog
+from .stubs import StubWatch
+
+POLL_SECONDS = 0.05
+GRACE_READY = command.EXIT_TIMEOUT_SECONDS + 2.0
+"""Seconds a serving process gets to end by itself; with the kill that follows, an end takes under ten."""
+GRACE_LOADING = 0.5
+"""The server reads no signal while it loads models, so waiting longer gains nothing."""
+GRACE_FAILED = 3.0
+"""After a failed load the server ends by itself if no other model is still loading; with a dead stub it hangs."""
+
+
+def _never() -> bool:
+    return False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerOptions:
+    """What one server serves and where; `threads` 0 means all cores, a port 0 any free one."""
+
+    source: Path
+    parameters: repository.Parameters = field(default_factory=dict)
+    host: str = "127.0.0.1"
+    ports: ports.Ports = field(default_factory=ports.Ports)
+    log_level: str = "warning"
+    threads: int = 0
+
+
+class Server:
+    """A context manager: entering starts the processes, leaving ends them. `wait_ready` comes between.
+
+    Raises LaunchError from entering (a port in use, no binary, a bad repository) and from `wait_ready`
+    (a model that failed to load).
+    """
+
+    def __init__(self, options: ServerOptions) -> None:
+        self.options = options
+        self.mark = f"ifb-{secrets.token_hex(6)}-"
+        self.ports = options.ports
+        self.models: list[str] = []
+        self._grace = GRACE_LOADING
+        self._ending = contextlib.ExitStack()
+
+    def __enter__(self) -> Server:
+        with contextlib.ExitStack() as undo:
+            self._start(undo)
+            self._ending = undo.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def stop(self, hurry: Callable[[], bool] = _never) -> bool:
+        """End every process and remove every file of the server; `hurry()` turning true cuts the wait short.
+
+        Returns True when no process is left. Calling it again does nothing.
+        """
+        gone = leftovers.end_processes(self.mark, self._grace, hurry)
+        self._ending.close()
+        return gone
+
+    def check(self) -> None:
+        """Raise LaunchError when a server that was ready has died, or a model's process has.
+
+        The error's exit code is the server's, 128 + n for signal n.
+        """
+        status = self._process.poll()
+        if status is not None:
+            code = status if status > 0 else 128 - status if status else 1
+            raise LaunchError(f"the server ended unexpectedly ({_describe(status)})", code)
+        if dead := self._stubs.dead():
+            self._grace = GRACE_FAILED
+            raise LaunchError(f"{', '.join(dead)}: the model's process died (often for want of memory)")
+
+    def wait_ready(self, stop: Callable[[], bool] = _never) -> bool:
+        """Wait until every model serves; False when `stop()` turned true first. Raises LaunchError."""
+        while not self._answers_ready():
+            if self._log.load_failure or self._process.poll() is not None:
+                self._grace = GRACE_FAILED
+                raise LaunchError(self._failure())
+            if stop():
+                return False
+            time.sleep(POLL_SECONDS)
+        self._grace = GRACE_READY
+        self._stubs = StubWatch(leftovers.marked_processes(self.mark), self._process.pid, self._repository)
+        self._ending.callback(self._stubs.close)
+        self._log.release()
+        return True
+
+    def _start(self, undo: contextlib.ExitStack) -> None:
+        options = self.options
+        address = ports.resolve(options.host)
+        self.ports = ports.choose(address, options.ports)
+        workspace = Path(tempfile.mkdtemp(prefix=self.mark))
+        undo.callback(leftovers.remove_files, self.mark, workspace)
+        self._repository = workspace / "models"
+        self.models = repository.render(options.source, self._repository, options.parameters)
+        binary = server_binary.find(workspace)
+        undo.enter_context(_watchdog(self.mark, workspace))
+        flags = command.flags(binary, self._repository, address, self.ports, options.log_level, self.mark)
+        threads = options.threads or command.available_cores()
+        self._process = _spawn(flags, command.environment(binary, threads, self.mark))
+        undo.callback(self._process.wait)
+        undo.callback(leftovers.end_processes, self.mark, 0.0)
+        assert self._process.stdout is not None
+        self._log = ServerLog(self._process.stdout, live=options.log_level in ("info", "verbose"))
+
+    def _answers_ready(self) -> bool:
+        return all(self._answers(path) for path in ("health", *(f"models/{model}" for model in self.models)))
+
+    def _answers(self, path: str) -> bool:
+        # http.client goes past any proxy that the environment names.
+        connection = http.client.HTTPConnection(self.local_host, self.ports.http, timeout=2)
+        try:
+            connection.request("GET", f"/v2/{path}/ready")
+            return connection.getresponse().status == 200
+        except (OSError, http.client.HTTPException):
+            return False
+        finally:
+            connection.close()
+
+    @property
+    def local_host(self) -> str:
+        """The address under which a client on this machine reaches the server."""
+        address = ports.resolve(self.options.host)
+        return "127.0.0.1" if address == "0.0.0.0" else address
+
+    def _failure(self) -> str:
+        status = self._process.poll()
+        if status is not None:
+            self._log.join(2.0)
+        return self._log.failure() or f"the server ended while it started ({_describe(status)})"
+
+
+def _describe(status: int | None) -> str:
+    if status is not None and status < 0:
+        return f"signal {signal.Signals(-status).name}"
+    return f"exit code {status}"
+
+
+def _spawn(flags: list[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
+    # Its own session: a Ctrl-C in the terminal reaches the launcher alone, which then ends the server in order.
+    return subprocess.Popen(
+        flags,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+
+
+@contextlib.contextmanager
+def _watchdog(mark: str, workspace: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """The process that cleans up if this one is killed; it ends when its standard input is closed."""
+    program = [sys.executable, "-I", "-S", leftovers.__file__, mark, str(workspace), str(GRACE_LOADING)]
+    with subprocess.Popen(program, stdin=subprocess.PIPE, start_new_session=True) as process:
+        yield process

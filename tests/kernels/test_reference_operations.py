@@ -1,0 +1,118 @@
+import dataclasses
+import inspect
+import math
+
+import pytest
+import torch
+
+from kernels import table
+from kernels.gated_activation.reference import gated_activation
+from kernels.kv_write.reference import kv_write
+from kernels.linear.reference import linear
+from kernels.rms_norm.reference import rms_norm
+from kernels.rope.reference import rope
+
+
+@pytest.mark.parametrize("size", [64, 80, 128, 256])
+def test_rope_turns_each_half_split_pair_by_its_angle(size: int) -> None:
+    torch.manual_seed(0)
+    x, angles = torch.randn(5, 3, size), torch.randn(5, size // 2) * 10
+    found = rope(x, angles.cos(), angles.sin())
+    for row in range(5):
+        for head in range(3):
+            for pair in range(size // 2):
+                left, right = float(x[row, head, pair]), float(x[row, head, pair + size // 2])
+                turned = complex(left, right) * complex(math.cos(angles[row, pair]), math.sin(angles[row, pair]))
+                assert math.isclose(found[row, head, pair], turned.real, abs_tol=1e-5)
+                assert math.isclose(found[row, head, pair + size // 2], turned.imag, abs_tol=1e-5)
+
+
+def test_rotated_products_depend_on_the_distance_only() -> None:
+    torch.manual_seed(0)
+    q, k, frequencies = torch.randn(1, 1, 64), torch.randn(1, 1, 64), torch.rand(32)
+
+    def at(x: torch.Tensor, position: int) -> torch.Tensor:
+        angles = (frequencies * position)[None]
+        return rope(x, angles.cos(), angles.sin())
+
+    near, far = (at(q, 7) * at(k, 3)).sum(), (at(q, 107) * at(k, 103)).sum()
+    torch.testing.assert_close(near, far, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("block_size", [1, 16, 32])
+def test_keys_and_values_land_in_their_slots_and_nowhere_else(block_size: int) -> None:
+    torch.manual_seed(0)
+    pool = torch.full((4, 3, 2, 2, block_size, 8), torch.nan)
+    slots = torch.randperm(3 * block_size)[: min(7, 3 * block_size)] + block_size
+    k, v = torch.randn(2, len(slots), 2, 8)
+    kv_write(k, v, pool, 2, slots)
+    for row, slot in enumerate(slots.tolist()):
+        block, offset = divmod(slot, block_size)
+        assert torch.equal(pool[block, 2, 0, :, offset], k[row])
+        assert torch.equal(pool[block, 2, 1, :, offset], v[row])
+        pool[block, 2, :, :, offset] = torch.nan
+    assert pool.isnan().all()
+
+
+def test_padding_rows_may_share_a_slot_of_the_null_block() -> None:
+    pool = torch.zeros(2, 1, 2, 1, 4, 2, dtype=torch.bfloat16)
+    kv_write(torch.ones(3, 1, 2), torch.ones(3, 1, 2), pool, 0, torch.tensor([0, 0, 5]))
+    assert pool[1, 0, 0, 0, 1].tolist() == [1.0, 1.0]
+    assert pool[1].sum() == 4
+
+
+@pytest.mark.parametrize("offset", [0.0, 1.0])
+@pytest.mark.parametrize("shape", [(5, 80), (3, 4, 64)])
+def test_rms_norm(shape: tuple[int, ...], offset: float) -> None:
+    torch.manual_seed(0)
+    x, weight = torch.randn(shape) * 3, torch.randn(shape[-1])
+    wide = x.double()
+    mean_square = sum(wide[..., i] ** 2 for i in range(shape[-1])) / shape[-1]
+    expected = wide / (mean_square + 0.01).sqrt()[..., None] * (weight.double() + offset)
+    torch.testing.assert_close(rms_norm(x, weight, 0.01, offset).double(), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_rms_norm_of_narrow_numbers_does_not_overflow_in_the_square() -> None:
+    x = torch.full((1, 4), 60000.0, dtype=torch.float16)
+    assert rms_norm(x, torch.ones(4, dtype=torch.float16), 1e-6, 0.0).tolist() == [[1.0] * 4]
+
+
+def _silu(x: float) -> float:
+    return x / (1 + math.exp(-x))
+
+
+def _gelu_tanh(x: float) -> float:
+    return 0.5 * x * (1 + math.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+
+
+@pytest.mark.parametrize(("name", "function"), [("silu", _silu), ("gelu_tanh", _gelu_tanh)])
+def test_the_first_half_gates_the_second(name: str, function: object) -> None:
+    torch.manual_seed(0)
+    gate_up = torch.randn(4, 14) * 3
+    expected = [[function(float(row[i])) * float(row[i + 7]) for i in range(7)] for row in gate_up]  # type: ignore[operator]
+    torch.testing.assert_close(gated_activation(gate_up, name), torch.tensor(expected), rtol=1e-5, atol=1e-5)
+
+
+def test_an_unknown_activation_is_refused_by_name() -> None:
+    with pytest.raises(ValueError, match="activation 'relu': expected 'silu' or 'gelu_tanh'"):
+        gated_activation(torch.zeros(1, 2), "relu")
+
+
+@pytest.mark.parametrize("with_bias", [False, True])
+def test_linear(with_bias: bool) -> None:
+    torch.manual_seed(0)
+    x, weight, bias = torch.randn(3, 5), torch.randn(4, 5), torch.randn(4) if with_bias else None
+    expected = torch.zeros(3, 4, dtype=torch.float64)
+    for row in range(3):
+        for out in range(4):
+            products = [float(x[row, i]) * float(weight[out, i]) for i in range(5)]
+            expected[row, out] = math.fsum([*products, float(bias[out]) if bias is not None else 0.0])
+    torch.testing.assert_close(linear(x, weight, bias).double(), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_the_table_holds_each_operation_with_the_parameters_its_protocol_names() -> None:
+    operations = table.reference_operations()
+    for field in dataclasses.fields(operations):
+        found = inspect.signature(getattr(operations, field.name)).parameters
+        promised = inspect.signature(field.type.__call__).parameters  # type: ignore[union-attr]
+        assert [*found] == [name for name in promised if name != "self"], field.name

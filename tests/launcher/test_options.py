@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from scripts.launcher import options
+from scripts.launcher.ports import Ports
+
+from .tiny_models import add_model
+
+
+def _repository(tmp_path):
+    for name in ("preprocessing", "inflight_batcher", "postprocessing", "other"):
+        add_model(tmp_path, name)
+    return tmp_path
+
+
+def _server_options(tmp_path, *flags):
+    arguments = options.parse(["--model-repository", str(_repository(tmp_path)), *flags])
+    return options.server_options(arguments, Path("checkpoint"))
+
+
+def test_options_become_parameters_of_the_models_that_want_them(tmp_path):
+    chosen = _server_options(tmp_path, "--kv-cache-tokens", "4096", "--threads", "3", "--parameter", "a=b=c")
+    assert chosen.parameters == {
+        "preprocessing": {"tokenizer_dir": "checkpoint"},
+        "postprocessing": {"tokenizer_dir": "checkpoint"},
+        "inflight_batcher": {
+            "model_dir": "checkpoint",
+            "device": "auto",
+            "log_level": "warning",
+            "max_batch_size": "32",
+            "max_num_tokens": "512",
+            "max_tokens_in_paged_kv_cache": "4096",
+            "num_threads": "3",
+            "a": "b=c",
+        },
+    }
+
+
+def test_ports_and_host_are_the_documented_defaults(tmp_path):
+    chosen = _server_options(tmp_path)
+    assert (chosen.host, chosen.ports) == ("127.0.0.1", Ports(8000, 8001, 8002))
+
+
+@pytest.mark.parametrize("flags", [["--threads", "-1"], ["--parameter", "novalue"], ["--device", "tpu"]])
+def test_wrong_options_end_with_a_usage_message(flags, capsys):
+    with pytest.raises(SystemExit):
+        options.parse(flags)
+    assert flags[0] in capsys.readouterr().err

@@ -1,0 +1,200 @@
+"""scripts/serve.py with a real Triton Server and models of a few lines."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from scripts.launcher import leftovers
+from tests.server_fixture import RunningServer, ServerStartError, command_line
+
+from .tiny_models import ANSWER_CONFIG, ANSWERS, BUSY, DIES_LOADING, LOADS_SLOWLY, REFUSES, add_model
+
+pytestmark = pytest.mark.server
+
+
+def _ask_echo(server, words):
+    tensor = {"name": "x", "shape": [len(words)], "datatype": "BYTES", "data": words}
+    body = json.dumps({"inputs": [tensor]}).encode()
+    with urllib.request.urlopen(f"{server.http_url}/v2/models/echo/infer", body, timeout=60) as reply:
+        return json.load(reply)["outputs"][0]["data"]
+
+
+def _mark(launcher_pid):
+    """The mark of the launcher's server, read from the environment of its children."""
+    pattern = re.compile(f"{leftovers.MARK_VARIABLE}=([^\0]+)".encode())
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        for child in Path(f"/proc/{launcher_pid}/task/{launcher_pid}/children").read_text().split():
+            if found := pattern.search(Path(f"/proc/{child}/environ").read_bytes()):
+                return found[1].decode()
+        time.sleep(0.02)
+    raise AssertionError("the launcher started no server")
+
+
+def _left(mark):
+    workspaces = list(Path(tempfile.gettempdir()).glob(f"{mark}*"))
+    return leftovers.marked_processes(mark), leftovers.shared_memory(mark), workspaces
+
+
+NOTHING = ([], [], [])
+ANSWER = "The capital of France is|16"
+
+
+def _wait_until_nothing_is_left(mark, seconds):
+    deadline = time.monotonic() + seconds
+    while _left(mark) != NOTHING and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert _left(mark) == NOTHING
+
+
+def _failed_start(repository, **options):
+    """Exit code and the lines of standard error of a start that must fail."""
+    line = command_line(model_repository=repository, **options)
+    done = subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout == ""
+    return done.returncode, done.stderr.splitlines()
+
+
+def test_two_servers_serve_side_by_side_and_leave_nothing(tmp_path):
+    repository = add_model(tmp_path, "echo")
+    with (
+        RunningServer.start(model_repository=repository) as one,
+        RunningServer.start(model_repository=repository) as two,
+    ):
+        words = ["", "plain", "é ü 漢字", "x" * 5000]
+        assert _ask_echo(one, words) == words
+        assert _ask_echo(two, words) == words
+        with urllib.request.urlopen(one.metrics_url) as page:
+            assert "nv_inference_request_success" in page.read().decode()
+        marks = [_mark(server.process.pid) for server in (one, two)]
+        assert len(leftovers.marked_processes(marks[0])) >= 2  # the detector below sees what it should
+        assert leftovers.shared_memory(marks[0])
+        assert one.stop(signal.SIGTERM) == 0
+        assert _left(marks[0]) == NOTHING
+        assert _ask_echo(two, words) == words
+    assert two.stop() == 0
+    assert _left(marks[1]) == NOTHING
+    assert two.log().splitlines()[1:] == ["ending the server (Ctrl-C again: at once)"]
+
+
+def test_a_port_in_use_is_told_in_one_line(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        code, lines = _failed_start(add_model(tmp_path, "echo"), grpc_port=port)
+    assert code == 1
+    assert lines[-1] == (
+        f"error: port {port} on 127.0.0.1 is already in use; choose another with --grpc-port (0 = any free port)"
+    )
+    assert len(lines) == 2
+
+
+def test_the_message_of_a_model_that_refuses_to_load_is_the_error(tmp_path):
+    add_model(tmp_path, "bad", REFUSES.format(message="the pool needs 12 GiB,\n4 GiB is free"))
+    code, lines = _failed_start(add_model(tmp_path, "echo"))
+    assert (code, lines[1:]) == (1, ["error: bad: the pool needs 12 GiB, 4 GiB is free"])
+
+
+def test_a_model_whose_process_dies_while_it_loads_is_named(tmp_path):
+    code, lines = _failed_start(add_model(tmp_path, "bad", DIES_LOADING))
+    assert code == 1
+    assert lines[1].startswith("error: bad: its process died while it loaded")
+    assert len(lines) == 2
+
+
+def test_a_config_that_the_server_refuses_is_the_error(tmp_path):
+    code, lines = _failed_start(add_model(tmp_path, "bad", config='backend: "nobody"'))
+    assert code == 1
+    assert lines[1].startswith("error: bad: ")
+    assert len(lines) == 2
+
+
+def test_a_missing_repository_is_told(tmp_path):
+    code, lines = _failed_start(tmp_path / "nowhere")
+    assert code == 1
+    assert lines[-1].startswith("error: no model in ")
+
+
+def test_ctrl_c_ends_a_server_whose_stub_is_busy_within_ten_seconds(tmp_path):
+    flag = tmp_path / "busy"
+    repository = add_model(tmp_path / "repository", "echo", BUSY.format(flag=str(flag)))
+    with RunningServer.start(model_repository=repository) as server:
+        mark = _mark(server.process.pid)
+        threading.Thread(target=_swallow, args=(_ask_echo, server, ["x"]), daemon=True).start()
+        while not flag.exists():
+            time.sleep(0.05)
+        began = time.monotonic()
+        assert server.stop(signal.SIGINT) == 0
+        assert time.monotonic() - began < 10
+    assert _left(mark) == NOTHING
+
+
+def test_ctrl_c_while_a_model_loads_ends_at_once(tmp_path):
+    repository = add_model(tmp_path, "slow", LOADS_SLOWLY)
+    launcher = subprocess.Popen(command_line(model_repository=repository), stderr=subprocess.DEVNULL)
+    mark = _mark(launcher.pid)
+    while len(leftovers.marked_processes(mark)) < 2:  # the server and the stub that sleeps in initialize()
+        time.sleep(0.05)
+    launcher.send_signal(signal.SIGINT)
+    assert launcher.wait(5) == 0
+    assert _left(mark) == NOTHING
+
+
+def test_a_killed_launcher_takes_its_server_with_it(tmp_path):
+    with RunningServer.start(model_repository=add_model(tmp_path, "echo")) as server:
+        mark = _mark(server.process.pid)
+        assert server.stop(signal.SIGKILL) == -signal.SIGKILL
+        _wait_until_nothing_is_left(mark, 6)
+
+
+def test_a_server_that_dies_is_reported_with_its_signal(tmp_path):
+    with RunningServer.start(model_repository=add_model(tmp_path, "echo")) as server:
+        mark = _mark(server.process.pid)
+        (root,) = leftovers._roots(leftovers.marked_processes(mark))
+        leftovers._send(mark, root, signal.SIGKILL)
+        assert server.process.wait(15) == 128 + signal.SIGKILL
+        assert server.log().splitlines()[-1] == "error: the server ended unexpectedly (signal SIGKILL)"
+        assert _left(mark) == NOTHING
+
+
+def test_a_model_whose_process_dies_later_is_named_and_ends_the_server(tmp_path):
+    add_model(tmp_path, "other")
+    with RunningServer.start(model_repository=add_model(tmp_path, "echo")) as server:
+        mark = _mark(server.process.pid)
+        pids = leftovers.marked_processes(mark)
+        (stub,) = (pid for pid in pids if b"models/echo/1/model.py" in Path(f"/proc/{pid}/cmdline").read_bytes())
+        leftovers._send(mark, stub, signal.SIGKILL)
+        assert server.process.wait(15) == 1
+        assert server.log().splitlines()[-1].startswith("error: echo: the model's process died")
+        assert _left(mark) == NOTHING
+
+
+def test_the_printed_commands_work_as_they_stand(tmp_path):
+    repository = add_model(tmp_path, "ensemble", ANSWERS, ANSWER_CONFIG)
+    with RunningServer.start(model_repository=repository) as server:
+        curl, python, ask = (line for line in server.announcement().splitlines() if line.startswith("  "))
+        assert json.loads(subprocess.check_output(curl, shell=True))["text_output"] == ANSWER
+        assert subprocess.check_output(python, shell=True, text=True) == f"{ANSWER}\n"
+        assert ask.split()[:3] == ["scripts/ask", "--url", server.grpc_url]
+
+
+def test_the_fixture_shows_the_log_of_a_failed_start(tmp_path):
+    repository = add_model(tmp_path, "bad", REFUSES.format(message="no such weights"))
+    with pytest.raises(ServerStartError, match="error: bad: no such weights"):
+        RunningServer.start(model_repository=repository)
+
+
+def _swallow(function, *arguments):
+    with contextlib.suppress(OSError):
+        function(*arguments)

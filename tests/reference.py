@@ -1,0 +1,56 @@
+"""What transformers says: greedy continuations in float32, and whether another continuation is as good as tied with it."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+TIE = 1e-4
+
+
+class Reference:
+    """transformers' own model and tokenizer of a directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self.tokenizer = AutoTokenizer.from_pretrained(directory)
+        self.model = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32).eval()
+        self._known: dict[tuple[str, int], list[int]] = {}
+
+    def prompt_ids(self, text: str) -> list[int]:
+        ids: list[int] = self.tokenizer(text)["input_ids"]
+        return ids
+
+    @torch.inference_mode()
+    def greedy(self, text: str, max_tokens: int) -> list[int]:
+        """The ids that ``generate`` adds; computed once per prompt."""
+        key = (text, max_tokens)
+        if key not in self._known:
+            ids = torch.tensor([self.prompt_ids(text)])
+            out = self.model.generate(
+                ids, attention_mask=torch.ones_like(ids), max_new_tokens=max_tokens, do_sample=False, pad_token_id=0
+            )
+            self._known[key] = out[0, ids.shape[1] :].tolist()
+        return self._known[key]
+
+    def text(self, prompt: str, output: Sequence[int]) -> str:
+        """The text that the output adds to the prompt's."""
+        prompt_ids = self.prompt_ids(prompt)
+        before = self.tokenizer.decode(prompt_ids, skip_special_tokens=True)
+        after = self.tokenizer.decode([*prompt_ids, *output], skip_special_tokens=True)
+        return after.removeprefix(before) if after.startswith(before) else self.tokenizer.decode(output)
+
+    @torch.inference_mode()
+    def tied(self, prompt: str, output: Sequence[int]) -> bool:
+        """Whether every id of the output has a logit within TIE of the largest, given those before it."""
+        prompt_ids = self.prompt_ids(prompt)
+        logits = self.model(torch.tensor([[*prompt_ids, *output]])).logits[0, len(prompt_ids) - 1 : -1]
+        chosen = logits.gather(1, torch.tensor(output)[:, None])[:, 0]
+        return bool((logits.max(dim=1).values - chosen <= TIE).all())
+
+    def check_ids(self, prompt: str, max_tokens: int, output: Sequence[int]) -> None:
+        """Assert that the output is what ``generate`` gives; where logits tie within 1e-4, either is accepted."""
+        expected = self.greedy(prompt, max_tokens)
+        assert list(output) == expected or self.tied(prompt, output), (
+            f"{prompt[:40]!r}: {self.tokenizer.decode(output)!r} is not {self.tokenizer.decode(expected)!r}"
+        )

@@ -1,0 +1,81 @@
+"""The text that comes out of a real server equals transformers' own, whatever the chunks and the company.
+
+24 varied prompts, greedy, 64 new tokens: streamed and not, alone and 16 at once, with prompt chunks of 16, 64 and 512
+tokens. Where two logits tie within 1e-4 either text is accepted (tests/reference.py).
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.prompts import FOR_GEMMA, VARIED
+from tests.reference import Reference
+from tests.server_fixture import RunningServer
+from tests.triton_client import Answer, ask_all
+
+pytestmark = pytest.mark.server
+NEW_TOKENS = 64
+
+
+@pytest.fixture(scope="module")
+def smollm2(smollm2_dir: Path) -> Reference:
+    return Reference(smollm2_dir)
+
+
+@pytest.fixture(scope="module")
+def gemma3(gemma3_dir: Path) -> Reference:
+    return Reference(gemma3_dir)
+
+
+@pytest.fixture(scope="module", params=[512, 64, 16])
+def chunked_server(request: pytest.FixtureRequest, smollm2_dir: Path) -> Iterator[RunningServer]:
+    yield from RunningServer.fixture(smollm2_dir, max_num_tokens=request.param, max_batch_size=16)
+
+
+@pytest.fixture(scope="module")
+def gemma_server(gemma3_dir: Path) -> Iterator[RunningServer]:
+    yield from RunningServer.fixture(gemma3_dir, max_num_tokens=128, max_batch_size=8)
+
+
+def answers(server: RunningServer, prompts: list[str], stream: bool, at_once: int) -> list[Answer]:
+    fields = [
+        {"text_input": p, "max_tokens": NEW_TOKENS, "stream": stream, "exclude_input_in_output": True} for p in prompts
+    ]
+    return ask_all(server.grpc_url, fields, at_once)
+
+
+def check(reference: Reference, prompt: str, answer: Answer, stream: bool) -> None:
+    """Text, counts and ending of one answer against transformers' generate."""
+    assert answer.error == ""
+    assert answer.finals == 1
+    assert stream or len(answer.chunks) == 1
+    assert answer.num_input == len(reference.prompt_ids(prompt))
+    expected = reference.greedy(prompt, NEW_TOKENS)
+    if answer.text == reference.text(prompt, expected):
+        assert answer.num_output == len(expected)
+        assert answer.reason == ("length" if len(expected) == NEW_TOKENS else "eos")
+        return
+    tokens = reference.tokenizer(answer.text, add_special_tokens=False)["input_ids"]
+    assert reference.tied(prompt, tokens), (
+        f"{prompt[:40]!r}: {answer.text!r} is not {reference.text(prompt, expected)!r}"
+    )
+
+
+@pytest.mark.parametrize("at_once", [1, 16])
+@pytest.mark.parametrize("stream", [True, False])
+def test_smollm2_says_what_transformers_says(
+    chunked_server: RunningServer, smollm2: Reference, stream: bool, at_once: int
+) -> None:
+    for prompt, answer in zip(VARIED, answers(chunked_server, VARIED, stream, at_once), strict=True):
+        check(smollm2, prompt, answer, stream)
+
+
+@pytest.mark.parametrize("at_once", [1, 8])
+@pytest.mark.parametrize("stream", [True, False])
+def test_gemma3_says_what_transformers_says_beyond_its_window_too(
+    gemma_server: RunningServer, gemma3: Reference, stream: bool, at_once: int
+) -> None:
+    assert max(len(gemma3.prompt_ids(p)) for p in FOR_GEMMA) > 512 + NEW_TOKENS
+    for prompt, answer in zip(FOR_GEMMA, answers(gemma_server, FOR_GEMMA, stream, at_once), strict=True):
+        check(gemma3, prompt, answer, stream)
