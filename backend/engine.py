@@ -69,6 +69,10 @@ class Engine:
         self._watch(StepTrace(plan, started, time.perf_counter() - started, outputs))
         return outputs
 
+    def check_idle(self) -> None:
+        """Raise PoolIntegrityError if blocks are missing although nothing is under way."""
+        self.scheduler.pool.check_empty()
+
     def _fail(self, plan: StepPlan) -> list[Sequence]:
         self.scheduler.pool.complete(plan.step)
         touched = [work.sequence for work in plan.work]

@@ -1,4 +1,4 @@
-"""The errors that may reach a client or an operator, one class per addressee."""
+"""The errors that may reach a client or an operator: one base class per addressee."""
 
 
 class InvalidRequest(ValueError):
@@ -12,5 +12,9 @@ class InvalidRequest(ValueError):
         self.field = field
 
 
-class ConfigError(ValueError):
-    """A model or engine configuration that cannot be served; ends the load with one line for the operator."""
+class LoadError(ValueError):
+    """Something that the operator gave cannot be served; ends the load with this one line."""
+
+
+class ConfigError(LoadError):
+    """A knob of the engine, or a file beside the model, is missing, out of range or of an unsupported kind."""

@@ -10,7 +10,7 @@ from typing import Protocol
 from backend.sampling_params import SamplingParams
 
 
-class FinishReason(str, enum.Enum):
+class FinishReason(enum.StrEnum):
     """Why a sequence ended; the value is what a client reads."""
 
     EOS = "eos"

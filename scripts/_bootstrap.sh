@@ -7,16 +7,16 @@ PYTHON=$VENV/bin/python3
 
 _say() { echo "bootstrap: $*" >&2; }
 
-# 3.11 and 3.12 first: numpy below 2 has no ready-made package for 3.13, and the pins want more than 3.10.
+# 3.11 and 3.12 first: numpy below 2 has no ready-made package for 3.13.
 _find_python() {
     local name
-    for name in python3.11 python3.12 python3 python3.13 python3.10; do
-        if "$name" -c 'import sys, venv, ensurepip; sys.exit(not (3, 10) <= sys.version_info < (3, 14))' 2>/dev/null; then
+    for name in python3.11 python3.12 python3 python3.13; do
+        if "$name" -c 'import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null; then
             echo "$name"
             return
         fi
     done
-    _say "no Python 3.10 to 3.13 with the venv module found; 3.11 or 3.12 is best"
+    _say "no Python 3.11 to 3.13 with the venv module found; 3.11 or 3.12 is best"
     return 1
 }
 

@@ -1,4 +1,4 @@
-"""What transformers says: greedy continuations in float32, and whether another continuation is as good as tied with it."""
+"""What transformers says: greedy continuations in float32, and whether another continuation ties with it."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -40,10 +40,13 @@ class Reference:
         after = self.tokenizer.decode([*prompt_ids, *output], skip_special_tokens=True)
         return after.removeprefix(before) if after.startswith(before) else self.tokenizer.decode(output)
 
-    @torch.inference_mode()
     def tied(self, prompt: str, output: Sequence[int]) -> bool:
         """Whether every id of the output has a logit within TIE of the largest, given those before it."""
-        prompt_ids = self.prompt_ids(prompt)
+        return self.tied_ids(self.prompt_ids(prompt), output)
+
+    @torch.inference_mode()
+    def tied_ids(self, prompt_ids: Sequence[int], output: Sequence[int]) -> bool:
+        """The same for a prompt given as ids."""
         logits = self.model(torch.tensor([[*prompt_ids, *output]])).logits[0, len(prompt_ids) - 1 : -1]
         chosen = logits.gather(1, torch.tensor(output)[:, None])[:, 0]
         return bool((logits.max(dim=1).values - chosen <= TIE).all())

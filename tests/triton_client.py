@@ -55,7 +55,7 @@ def tensors(fields: dict[str, Any]) -> list[grpcclient.InferInput]:
     return inputs
 
 
-def ask(url: str, model: str = "ensemble", priority: int = 0, parameters: Any = None, **fields: Any) -> Answer:
+def ask(url: str, model: str = "ensemble", queue_priority: int = 0, parameters: Any = None, **fields: Any) -> Answer:
     """Send one request and wait for its final response."""
     responses: queue.SimpleQueue[tuple[Any, InferenceServerException | None]] = queue.SimpleQueue()
     answer = Answer()
@@ -63,7 +63,7 @@ def ask(url: str, model: str = "ensemble", priority: int = 0, parameters: Any = 
         client.start_stream(callback=lambda result, error: responses.put((result, error)))
         start = time.perf_counter()
         client.async_stream_infer(
-            model, tensors(fields), enable_empty_final_response=True, priority=priority, parameters=parameters
+            model, tensors(fields), enable_empty_final_response=True, priority=queue_priority, parameters=parameters
         )
         final = False
         while not final:

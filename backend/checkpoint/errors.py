@@ -1,7 +1,9 @@
 """The two ways in which a checkpoint can be refused."""
 
+from backend.errors import LoadError
 
-class CheckpointError(ValueError):
+
+class CheckpointError(LoadError):
     """A checkpoint cannot be found, read or written. The message is one line, fit for a user."""
 
 

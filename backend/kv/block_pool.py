@@ -85,6 +85,11 @@ class BlockPool:
         while self._parked and self._parked[0][0] <= self._completed_fence:
             self._free.append(self._parked.popleft()[1])
 
+    def check_empty(self) -> None:
+        """Raise PoolIntegrityError unless every block is free and none is held. Fast enough while serving."""
+        if self.num_free != self.num_usable or any(self._references):
+            raise PoolIntegrityError(f"nothing runs, but {self.num_usable - self.num_free} blocks are not free")
+
     def check_integrity(self, tables: Iterable[list[int]]) -> None:
         """Raise PoolIntegrityError unless free + parked + held = total, no block twice, references = table entries."""
         counted = [0] * self.num_blocks

@@ -56,7 +56,7 @@ class ModelConfig:
 
         Raises:
             UnsupportedModel: an architecture or a feature that the decoder does not compute.
-            ConfigError: a value is missing or out of range; the message names file, key and value.
+            ModelConfigError: a value is missing or out of range; the message names file, key and value.
         """
         directory = Path(path)
         file = ConfigFile.load(directory / "config.json")

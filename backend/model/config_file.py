@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from backend.model.errors import ConfigError
+from backend.model.errors import ModelConfigError
 
 T = TypeVar("T")
 
@@ -22,7 +22,7 @@ REQUIRED = _Required()
 class ConfigFile:
     """A JSON object and where it stands. A key whose value is null counts as absent.
 
-    Every reader takes a default; without one, an absent key is a ``ConfigError``, as is a value of the wrong type
+    Every reader takes a default; without one, an absent key is a ``ModelConfigError``, as is a value of the wrong type
     or out of range.
     """
 
@@ -35,22 +35,22 @@ class ConfigFile:
         """Read a file.
 
         Raises:
-            ConfigError: it is absent, not JSON, or not an object.
+            ModelConfigError: it is absent, not JSON, or not an object.
         """
         try:
             values = json.loads(path.read_text(encoding="utf-8"))
         except OSError as error:
-            raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+            raise ModelConfigError(f"{path}: cannot be read: {error.strerror}") from error
         except ValueError as error:
-            raise ConfigError(f"{path}: is not JSON: {error}") from error
+            raise ModelConfigError(f"{path}: is not JSON: {error}") from error
         if not isinstance(values, dict):
-            raise ConfigError(f"{path}: expected a JSON object, found {type(values).__name__}")
+            raise ModelConfigError(f"{path}: expected a JSON object, found {type(values).__name__}")
         return cls(str(path), values)
 
-    def error(self, key: str, expected: str) -> ConfigError:
+    def error(self, key: str, expected: str) -> ModelConfigError:
         """The error that says what stands at ``key`` and what should."""
         found = repr(self.values[key]) if key in self.values else "absent"
-        return ConfigError(f"{self.where}: {self.prefix}{key} = {found}: expected {expected}")
+        return ModelConfigError(f"{self.where}: {self.prefix}{key} = {found}: expected {expected}")
 
     def has(self, key: str) -> bool:
         """Whether ``key`` has a value."""

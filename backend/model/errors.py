@@ -1,11 +1,13 @@
 """What can be wrong with a model directory."""
 
+from backend.errors import LoadError
 
-class ModelError(ValueError):
+
+class ModelError(LoadError):
     """The model directory cannot be served as it is; the message says what to change."""
 
 
-class ConfigError(ModelError):
+class ModelConfigError(ModelError):
     """A value in config.json or generation_config.json is missing or out of range."""
 
 

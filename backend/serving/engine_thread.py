@@ -66,8 +66,11 @@ class EngineThread:
     def _take_inbox(self) -> bool:
         """Admit all that has arrived; wait for something if there is no work. False when the thread is to end."""
         while True:
+            idle = not self._engine.has_work
+            if idle and self._inbox.empty():
+                self._engine.check_idle()
             try:
-                arrival = self._inbox.get(block=not self._engine.has_work)
+                arrival = self._inbox.get(block=idle)
             except queue.Empty:
                 return True
             if arrival is None:

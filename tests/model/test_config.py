@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from backend.model.config import ModelConfig
-from backend.model.errors import ConfigError, UnsupportedModel
+from backend.model.errors import ModelConfigError, UnsupportedModel
 from backend.model.families import FAMILIES
 from backend.model.rope import LinearScaling, Llama3Scaling, RopeConfig
 from tests.model.tiny_models import Saved
@@ -179,7 +179,7 @@ def test_another_architecture_is_refused_by_name_with_the_supported_ones(tmp_pat
     ],
 )
 def test_a_wrong_value_is_named_with_file_and_key(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(ModelConfigError, match=message):
         parse(tmp_path, **changes)
 
 
@@ -196,7 +196,7 @@ def test_a_wrong_value_is_named_with_file_and_key(tmp_path: Path, changes: dict[
 def test_layers_that_make_no_sense_are_refused(
     tmp_path: Path, family: str, changes: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(ModelConfigError, match=message):
         parse(tmp_path, of(family), **changes)
 
 
@@ -210,7 +210,7 @@ def test_a_feature_that_would_change_the_numbers_is_refused(tmp_path: Path, key:
 def test_a_config_file_that_is_absent_or_broken_is_named(tmp_path: Path, content: str | None) -> None:
     if content is not None:
         (tmp_path / "config.json").write_text(content)
-    with pytest.raises(ConfigError, match=r"config.json: "):
+    with pytest.raises(ModelConfigError, match=r"config.json: "):
         ModelConfig.from_directory(tmp_path)
 
 

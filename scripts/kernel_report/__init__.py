@@ -1,0 +1,1 @@
+"""Compiling every kernel with no GPU, and what the results tell."""
