@@ -20,6 +20,7 @@ INPUTS = {
     "top_k": ("INT32", "int_contents"),
     "top_p": ("FP32", "fp32_contents"),
     "seed": ("UINT64", "uint64_contents"),
+    "ignore_eos": ("BOOL", "bool_contents"),
     "priority": ("INT32", "int_contents"),
     "exclude_input_in_output": ("BOOL", "bool_contents"),
 }

@@ -16,7 +16,7 @@ PATIENCE = 300.0
 DTYPES: dict[str, Any] = {
     "text_input": np.object_, "max_tokens": np.int32, "stream": np.bool_, "temperature": np.float32,
     "top_k": np.int32, "top_p": np.float32, "min_p": np.float32, "seed": np.uint64, "stop_words": np.object_,
-    "end_id": np.int32, "exclude_input_in_output": np.bool_, "priority": np.int32,
+    "end_id": np.int32, "ignore_eos": np.bool_, "exclude_input_in_output": np.bool_, "priority": np.int32,
     "input_ids": np.int32, "input_lengths": np.int32, "request_output_len": np.int32, "streaming": np.bool_,
     "runtime_top_k": np.int32, "stop_token_ids": np.int32,
 }  # fmt: skip

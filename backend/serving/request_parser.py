@@ -81,7 +81,6 @@ class RequestParser:
     def _sampling(self, inputs: Inputs) -> SamplingParams:
         """Greedy unless any sampling field is given; then what is not given does not filter, at temperature 1."""
         sampled = any(name in inputs for name in _SAMPLES_IF_ANY)
-        end_id = inputs.integer("end_id") if "end_id" in inputs else None
         return SamplingParams(
             max_tokens=inputs.integer("request_output_len"),
             temperature=inputs.real("temperature", 1.0 if sampled else 0.0),
@@ -90,9 +89,15 @@ class RequestParser:
             top_p=inputs.real("runtime_top_p", 1.0) or 1.0,
             min_p=inputs.real("min_p", 0.0),
             seed=inputs.integer("seed") if "seed" in inputs else secrets.randbits(64),
-            end_ids=self.eos_ids if end_id is None else frozenset({end_id}),
+            end_ids=self._end_ids(inputs),
             stop_ids=frozenset(inputs.ids("stop_token_ids")) if "stop_token_ids" in inputs else frozenset(),
         )
+
+    def _end_ids(self, inputs: Inputs) -> frozenset[int]:
+        """The model's own ids, or the one given in their place; none with ``ignore_eos``."""
+        if inputs.boolean("ignore_eos", False):
+            return frozenset()
+        return frozenset({inputs.integer("end_id")}) if "end_id" in inputs else self.eos_ids
 
     def _level(self, inputs: Inputs, custom: Mapping[str, object]) -> int:
         level = inputs.integer("priority", 0)

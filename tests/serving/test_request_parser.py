@@ -57,8 +57,9 @@ def test_top_p_zero_means_not_set_as_tensorrt_llm_clients_send_it() -> None:
     assert parse(runtime_top_k=tensor([1]), runtime_top_p=f32(0.0), temperature=f32(1.0)).sampling.greedy
 
 
-def test_an_end_id_replaces_the_models_own() -> None:
+def test_an_end_id_replaces_the_models_own_and_ignore_eos_leaves_none() -> None:
     assert parse(end_id=tensor([9])).sampling.end_ids == {9}
+    assert parse(end_id=tensor([9]), ignore_eos=tensor([True], np.bool_)).sampling.end_ids == frozenset()
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, -0.5])

@@ -1,0 +1,102 @@
+"""Compiling to machine code, and where the result is kept.
+
+numba's ahead-of-time cache is keyed by the processor and by the age of the file a function stands in, but not by the
+functions it calls. The directory's name therefore carries a digest of all sources in ``kernels``: a change anywhere
+compiles anew, and two checkouts or two machines may share one directory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numba
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+_SOURCES = Path(__file__).resolve().parent.parent
+# Sums may be split over vector lanes and products fused into sums. Infinity and NaN keep their meaning.
+_REORDER = {"reassoc", "contract", "nsz"}
+_KERNEL = numba.types.void(numba.types.CPointer(numba.types.int64), numba.types.int64, numba.types.int64)
+
+
+def inline(function: Function) -> Function:
+    """A function for compiled code to call; no operation in it is reordered."""
+    compiled: Function = numba.njit(error_model="numpy")(function)
+    return compiled
+
+
+def reordering(function: Function) -> Function:
+    """A function for compiled code to call, whose sums may be added up in another, but for one length fixed, order."""
+    compiled: Function = numba.njit(error_model="numpy", fastmath=_REORDER)(function)
+    return compiled
+
+
+class Kernel:
+    """A function ``(arguments, member, members)`` that every member of a team runs on its share of the work.
+
+    arguments is a pointer to int64 words: sizes, and addresses of tensors. Compiled at the first use of ``address``.
+    """
+
+    def __init__(self, function: Callable[[Any, int, int], None]) -> None:
+        self._function = function
+        self._compiled: Any = None
+
+    @property
+    def address(self) -> int:
+        """Where the machine code is."""
+        if self._compiled is None:
+            self._compiled = compile_cached(self._function.__module__, self._compile)
+        return int(self._compiled.address)
+
+    def _compile(self) -> Any:
+        return numba.cfunc(_KERNEL, cache=True, nopython=True, error_model="numpy")(self._function)
+
+
+def compile_cached(name: str, build: Callable[[], Any]) -> Any:
+    """Run ``build``, which compiles with ``cache=True``, and say so where it took a compiler rather than the cache."""
+    numba.config.CACHE_DIR = str(cache_directory())
+    began = time.perf_counter()
+    compiled = build()
+    seconds = time.perf_counter() - began
+    if seconds > 0.5:  # reading the cache takes some 10 ms
+        place = f"kept in {cache_directory()}"
+        print(f"kernels: compiled {name} for this CPU in {seconds:.1f} s, {place}", file=sys.stderr, flush=True)
+    return compiled
+
+
+@cache
+def cache_directory() -> Path:
+    """The first of these that can be written: $NUMBA_CACHE_DIR, the checkout's .cache, the user's, a temporary one."""
+    asked = os.environ.get("NUMBA_CACHE_DIR")
+    user = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "inflight-batcher"
+    temporary = Path(tempfile.gettempdir()) / f"inflight-batcher-{os.getuid()}"
+    places = [*([Path(asked)] if asked else []), _SOURCES.parent / ".cache", user, temporary]
+    for place in places:
+        directory = place / "numba" / _digest()
+        if _writable(directory):
+            return directory
+    raise OSError(f"no place to keep compiled kernels: {', '.join(map(str, places))} cannot be written")
+
+
+def _writable(directory: Path) -> bool:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=directory):
+            return True
+    except OSError:
+        return False
+
+
+def _digest() -> str:
+    digest = hashlib.sha256(numba.__version__.encode())
+    for source in sorted(_SOURCES.rglob("*.py")):
+        digest.update(source.read_bytes())
+    return digest.hexdigest()[:16]

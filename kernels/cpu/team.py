@@ -1,0 +1,152 @@
+"""A team of threads that runs compiled kernels together, a barrier after each.
+
+Why not numba's own threads: its workqueue takes 70 us to begin and end a loop, and a decoder's step has some 250;
+its OpenMP brings a second pool of spinning threads beside torch's. Here a worker spins for a moment after each
+kernel, as the next one is rarely further than microseconds away, and then sleeps until it is woken.
+
+    member 0 (the caller)    job, generation + 1   share of the kernel   wait until all have arrived
+    member 1, 2, ...         spin or sleep   -->   share of the kernel   arrived + 1, spin or sleep
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+import numba
+import numpy as np
+from numba.core import types
+
+from kernels.cpu.jit import Kernel, compile_cached, inline
+from kernels.cpu.memory import exchange, fetch_add, invoke, load, relax, store
+
+_sem_post = types.ExternalFunction("sem_post", types.int32(types.int64))
+_sem_wait = types.ExternalFunction("sem_wait", types.int32(types.int64))
+_sem_init = types.ExternalFunction("sem_init", types.int32(types.int64, types.int32, types.uint32))
+_sched_yield = types.ExternalFunction("sched_yield", types.int32())
+
+_LINE = 64  # bytes of a cache line; words that different threads write lie on different lines
+# Byte offsets into the control block. Each worker has two more lines behind: its sleep flag and its semaphore.
+_GENERATION, _ARRIVED, _NEXT_TASK, _CODE, _ARGUMENTS, _WORKERS = (line * _LINE for line in range(6))
+_SPINS, _BEFORE_YIELD = 20_000, 2_000  # turns of some 15 ns: 0.3 ms until a worker sleeps
+
+
+@inline
+def _flag(control: int, member: int) -> int:
+    """Address of a worker's sleep flag; its semaphore is on the next line."""
+    return control + _WORKERS + (member - 1) * 2 * _LINE
+
+
+@inline
+def take_task(control: int) -> int:
+    """The next task of the running kernel: 0, 1, 2 ..., each given to one member."""
+    return fetch_add(control + _NEXT_TASK, 1)
+
+
+@inline
+def _await_job(control: int, member: int, seen: int) -> int:
+    """Wait until there is another generation than ``seen``; return it."""
+    spins = 0
+    while load(control + _GENERATION) == seen:
+        relax()
+        spins += 1
+        if spins > _SPINS:
+            # The flag goes up before the last look, as the caller looks at it after its store: one of the two sees.
+            store(_flag(control, member), 1)
+            if load(control + _GENERATION) == seen:
+                _sem_wait(_flag(control, member) + _LINE)
+            elif exchange(_flag(control, member), 0) == 0:
+                _sem_wait(_flag(control, member) + _LINE)  # the caller has posted already
+            spins = 0
+    return load(control + _GENERATION)
+
+
+def _serve(control: int, member: int, members: int) -> None:
+    """The life of a worker: until a job without code comes."""
+    seen = 0
+    while True:
+        seen = _await_job(control, member, seen)
+        code = load(control + _CODE)
+        if code == 0:
+            break
+        invoke(code, load(control + _ARGUMENTS), member, members)
+        fetch_add(control + _ARRIVED, 1)
+
+
+@inline
+def _publish(control: int, code: int, arguments: int, members: int) -> None:
+    store(control + _CODE, code)
+    store(control + _ARGUMENTS, arguments)
+    store(control + _NEXT_TASK, 0)
+    store(control + _ARRIVED, 0)
+    fetch_add(control + _GENERATION, 1)
+    for member in range(1, members):
+        if exchange(_flag(control, member), 0) == 1:
+            _sem_post(_flag(control, member) + _LINE)
+
+
+def _run(control: int, code: int, arguments: int, members: int) -> None:
+    """Run one kernel to its end with ``members`` members, the caller among them."""
+    if members == 1:
+        store(control + _NEXT_TASK, 0)
+        invoke(code, arguments, 0, 1)
+        return
+    _publish(control, code, arguments, members)
+    invoke(code, arguments, 0, members)
+    spins = 0
+    while load(control + _ARRIVED) < members - 1:
+        relax()
+        spins += 1
+        if spins > _BEFORE_YIELD:
+            _sched_yield()
+
+
+def _open(control: int, members: int) -> None:
+    for member in range(1, members):
+        _sem_init(_flag(control, member) + _LINE, 0, 0)
+
+
+def _close(control: int, members: int) -> None:
+    _publish(control, 0, 0, members)
+
+
+def _entry(function: Any, words: int) -> Any:
+    signature = types.void(*[types.int64] * words)
+    name = f"{__name__}.{function.__name__}"
+    options = {"nogil": True, "cache": True, "error_model": "numpy"}
+    return compile_cached(name, lambda: numba.njit(signature, **options)(function))
+
+
+class Team:
+    """Threads for one engine. Not for use by two threads at a time."""
+
+    def __init__(self, num_threads: int) -> None:
+        """Start ``num_threads - 1`` workers; the caller of ``run`` is the last member."""
+        self.num_threads = num_threads
+        self._memory = np.zeros(_WORKERS + _LINE * (2 * num_threads + 1), dtype=np.uint8)
+        # Kernels find the counter of their tasks here, so it goes into their arguments.
+        self.control = -(-self._memory.ctypes.data // _LINE) * _LINE
+        self._run = _entry(_run, 4)
+        serve, close = _entry(_serve, 3), _entry(_close, 2)
+        _entry(_open, 2)(self.control, num_threads)
+        for member in range(1, num_threads):
+            arguments = (serve, self._memory, self.control, member, num_threads)
+            threading.Thread(target=_work, args=arguments, name=f"kernels-{member}", daemon=True).start()
+        self._finalizer = weakref.finalize(self, close, self.control, num_threads)
+        self._finalizer.atexit = False  # workers are daemons: the process's end ends them
+
+    def run(self, kernel: Kernel, arguments: Sequence[int], *, alone: bool = False) -> None:
+        """Run a kernel to its end; alone where the work is too little to share."""
+        words = np.array(arguments, dtype=np.int64)
+        self._run(self.control, kernel.address, words.ctypes.data, 1 if alone else self.num_threads)
+
+    def close(self) -> None:
+        """End the workers."""
+        self._finalizer()
+
+
+def _work(serve: Any, _memory: Any, control: int, member: int, members: int) -> None:
+    """A worker's thread. It holds the control block's memory for as long as it looks at it."""
+    serve(control, member, members)

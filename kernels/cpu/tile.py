@@ -1,0 +1,103 @@
+"""The multiply-add tile: the inner loop of every matrix product on the CPU, written out as vector instructions.
+
+A tile is up to six rows of x against 16 (or a few times 16) columns of w. Its sums stay in registers while ``k`` runs:
+with six rows they are twelve registers of eight floats, which with two for w and one for x nearly fill AVX2's sixteen
+and keep both multiply-add units busy (the register blocking of Goto and van de Geijn, Anatomy of High-Performance
+Matrix Multiplication, 2008, section 5). LLVM cuts the 16-wide vectors to what the machine has.
+
+Each sum adds its products in the order of ``k``, one after the other, so an element of the result does not depend on
+how many rows or columns are computed beside it.
+"""
+
+from typing import Any
+
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+
+from kernels.cpu.jit import inline
+
+WIDTH = 16  # columns of a panel
+MAX_ROWS = 6
+PANELS = {1: 4, 2: 3, 3: 2}  # panels side by side where few rows would leave sums, and with them time, unused
+
+_I64, _F32 = ir.IntType(64), ir.FloatType()
+_VECTOR = ir.VectorType(_F32, WIDTH)
+_NARROW = ir.VectorType(ir.IntType(8), WIDTH)
+
+
+def _splat(builder: Any, scalar: Any) -> Any:
+    """One float -> all lanes."""
+    lane = builder.insert_element(ir.Constant(_VECTOR, ir.Undefined), scalar, ir.Constant(ir.IntType(32), 0))
+    return builder.shuffle_vector(lane, lane, ir.Constant(ir.VectorType(ir.IntType(32), WIDTH), [0] * WIDTH))
+
+
+def _at(builder: Any, base: Any, index: Any, kind: Any, itemsize: int) -> Any:
+    """Pointer to element ``index`` of an array at address ``base``."""
+    address = builder.add(base, builder.mul(index, ir.Constant(_I64, itemsize)))
+    return builder.inttoptr(address, ir.PointerType(kind))
+
+
+def _load(builder: Any, base: Any, index: Any, narrow: bool) -> Any:
+    """16 elements, float32 or int8, as 16 floats."""
+    if not narrow:
+        return builder.load(_at(builder, base, index, _VECTOR, 4), align=4)
+    bytes_ = builder.load(_at(builder, base, index, _NARROW, 1), align=1)
+    return builder.sitofp(builder.sext(bytes_, ir.VectorType(ir.IntType(32), WIDTH)), _VECTOR)
+
+
+def _emit(builder: Any, rows: int, panels: int, narrow: bool, arguments: list[Any]) -> None:
+    """The loop over k, and the loads and stores around it."""
+    x, x_stride, w, w_stride, panel_stride, depth, out, out_stride, begun, scale = arguments
+    multiply_add = ir.FunctionType(_VECTOR, [_VECTOR] * 3)
+    fma = cgutils.get_or_insert_function(builder.module, multiply_add, f"llvm.fmuladd.v{WIDTH}f32")
+    cells = [(r, p) for r in range(rows) for p in range(panels)]
+    sums = {cell: cgutils.alloca_once(builder, _VECTOR) for cell in cells}
+
+    def place(r: int, p: int) -> Any:
+        index = builder.add(builder.mul(out_stride, ir.Constant(_I64, r)), ir.Constant(_I64, p * WIDTH))
+        return _at(builder, out, index, _VECTOR, 4)
+
+    with builder.if_else(builder.icmp_signed("!=", begun, ir.Constant(_I64, 0))) as (go_on, start):
+        with go_on:
+            for cell in cells:
+                builder.store(builder.load(place(*cell), align=4), sums[cell])
+        with start:
+            for cell in cells:
+                builder.store(ir.Constant(_VECTOR, [0.0] * WIDTH), sums[cell])
+    with cgutils.for_range(builder, depth, intp=_I64) as loop:
+        at_k = builder.mul(w_stride, loop.index)
+        of_w = [
+            _load(builder, w, builder.add(at_k, builder.mul(panel_stride, ir.Constant(_I64, p))), narrow)
+            for p in range(panels)
+        ]
+        for r in range(rows):
+            index = builder.add(builder.mul(x_stride, ir.Constant(_I64, r)), loop.index)
+            of_x = _splat(builder, builder.load(_at(builder, x, index, _F32, 4), align=4))
+            for p in range(panels):
+                added = builder.call(fma, [of_x, of_w[p], builder.load(sums[r, p])])
+                builder.store(added, sums[r, p])
+    with builder.if_then(builder.icmp_signed("!=", scale, ir.Constant(_I64, 0))):
+        for p in range(panels):
+            factor = _load(builder, scale, ir.Constant(_I64, p * WIDTH), False)
+            for r in range(rows):
+                builder.store(builder.fmul(builder.load(sums[r, p]), factor), sums[r, p])
+    for cell in cells:
+        builder.store(builder.load(sums[cell]), place(*cell), align=4)
+
+
+def _make(rows: int, panels: int, narrow: bool) -> Any:
+    def typed(_context: Any, x: Any, xs: Any, w: Any, ws: Any, ps: Any, d: Any, o: Any, os: Any, b: Any, s: Any) -> Any:
+        def generate(_target: Any, builder: Any, _signature: Any, arguments: list[Any]) -> Any:
+            _emit(builder, rows, panels, narrow, arguments)
+            return ir.Constant(_I64, 0)
+
+        return types.int64(*[types.int64] * 10), generate
+
+    return intrinsic(typed)
+
+
+_w1, _w2, _w3, _w4, _w5, _w6 = (_make(rows, 1, False) for rows in range(1, 7))
+_n1, _n2, _n3, _n4, _n5, _n6 = (_make(rows, 1, True) for rows in range(1, 7))
+_w14, _w23, _w32 = (_make(rows, panels, False) for rows, panels in PANELS.items())
+_n14, _n23, _n32 = (_make(rows, panels, True) for rows, panels in PANELS.items())

@@ -1,0 +1,61 @@
+"""Measure the engine alone, or the running server, on a workload file; one JSON line per workload."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from benchmarks.timing import load_workload, measure
+from generate_stream import ServerError
+from launcher.options import DEFAULT_MODEL, ROOT
+
+from backend.checkpoint.default_model import ensure
+
+
+def main() -> int:
+    """Run one measurement, and report a failure in one line."""
+    arguments = _parse()
+    try:
+        workload = load_workload(arguments.workload)
+        arguments.measurement(arguments, workload)
+    except (ServerError, ValueError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def _parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="scripts/bench", description=__doc__)
+    kinds = parser.add_subparsers(required=True, metavar="engine|server")
+    engine = kinds.add_parser("engine", help="the engine in this process, without Triton Server")
+    engine.add_argument("--model", default=DEFAULT_MODEL, help="as for scripts/serve (%(default)s)")
+    engine.add_argument("--parameter", action="append", default=[], metavar="KEY=VALUE", help="an engine parameter")
+    engine.set_defaults(measurement=_engine)
+    server = kinds.add_parser("server", help="the running server's ensemble over gRPC streaming")
+    server.add_argument("--url", default="127.0.0.1:8001", help="host:port of its gRPC service (%(default)s)")
+    server.set_defaults(measurement=_server)
+    for kind in (engine, server):
+        kind.add_argument("--workload", type=Path, required=True, help="a JSON file: name -> [[prompt ids], length]")
+        kind.add_argument("--only", action="append", default=[], metavar="NAME", help="run this workload; repeatable")
+    return parser.parse_args()
+
+
+def _engine(arguments: argparse.Namespace, workload: dict[str, list[tuple[list[int], int]]]) -> None:
+    from benchmarks.bare_engine import BareEngine
+
+    directory = ensure(arguments.model, ROOT / ".cache" / "models")
+    parameters = dict(text.split("=", 1) for text in arguments.parameter)
+    measure("ours, engine", workload, BareEngine({"model_dir": str(directory), **parameters}).run, arguments.only)
+
+
+def _server(arguments: argparse.Namespace, workload: dict[str, list[tuple[list[int], int]]]) -> None:
+    from benchmarks.through_server import ThroughServer
+
+    measure("ours, server", workload, ThroughServer(arguments.url).run, arguments.only)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
