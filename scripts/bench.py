@@ -8,7 +8,7 @@ from pathlib import Path
 
 from benchmarks.timing import load_workload, measure
 from generate_stream import ServerError
-from launcher.options import DEFAULT_MODEL, ROOT
+from launcher.options import DEFAULT_MODEL, model_cache
 
 from backend.checkpoint.default_model import ensure
 
@@ -46,7 +46,7 @@ def _parse() -> argparse.Namespace:
 def _engine(arguments: argparse.Namespace, workload: dict[str, list[tuple[list[int], int]]]) -> None:
     from benchmarks.bare_engine import BareEngine
 
-    directory = ensure(arguments.model, ROOT / ".cache" / "models")
+    directory = ensure(arguments.model, model_cache())
     parameters = dict(text.split("=", 1) for text in arguments.parameter)
     measure("ours, engine", workload, BareEngine({"model_dir": str(directory), **parameters}).run, arguments.only)
 

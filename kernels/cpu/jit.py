@@ -39,24 +39,31 @@ def reordering(function: Function) -> Function:
     return compiled
 
 
+def comparing(function: Function) -> Function:
+    """A function that looks for the largest of some numbers, of which none is NaN."""
+    compiled: Function = numba.njit(error_model="numpy", fastmath={"nnan", "nsz"})(function)
+    return compiled
+
+
 class Kernel:
     """A function ``(arguments, member, members)`` that every member of a team runs on its share of the work.
 
-    arguments is a pointer to int64 words: sizes, and addresses of tensors. Compiled at the first use of ``address``.
+    arguments is a pointer to words of 8 bytes: sizes, addresses of tensors, bits of float64 numbers.
     """
 
     def __init__(self, function: Callable[[Any, int, int], None]) -> None:
         self._function = function
         self._compiled: Any = None
+        self.address = 0
 
-    @property
-    def address(self) -> int:
-        """Where the machine code is."""
+    def compile(self) -> None:
+        """Make the machine code, or take it from the cache, and set ``address``."""
         if self._compiled is None:
-            self._compiled = compile_cached(self._function.__module__, self._compile)
-        return int(self._compiled.address)
+            name = f"{self._function.__module__}.{self._function.__name__}"
+            self._compiled = compile_cached(name, self._build)
+            self.address = int(self._compiled.address)
 
-    def _compile(self) -> Any:
+    def _build(self) -> Any:
         return numba.cfunc(_KERNEL, cache=True, nopython=True, error_model="numpy")(self._function)
 
 

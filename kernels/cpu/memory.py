@@ -69,6 +69,7 @@ _ints_at = _instruction(
 _longs_at = _instruction(types.CPointer(types.int64), [types.int64], lambda b, v: _word(b, v[0]))
 
 float_of_bits = _instruction(types.float32, [types.int32], lambda b, v: b.bitcast(v[0], _F32))
+double_of_bits = _instruction(types.float64, [types.int64], lambda b, v: b.bitcast(v[0], ir.DoubleType()))
 load = _instruction(
     types.int64, [types.int64], lambda b, v: b.load_atomic(_word(b, v[0]), ordering="seq_cst", align=8)
 )

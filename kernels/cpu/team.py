@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Sequence
+from struct import pack_into
 from typing import Any
 
 import numba
@@ -27,6 +27,7 @@ _sem_wait = types.ExternalFunction("sem_wait", types.int32(types.int64))
 _sem_init = types.ExternalFunction("sem_init", types.int32(types.int64, types.int32, types.uint32))
 _sched_yield = types.ExternalFunction("sched_yield", types.int32())
 
+_MAX_ARGUMENTS = 64
 _LINE = 64  # bytes of a cache line; words that different threads write lie on different lines
 # Byte offsets into the control block. Each worker has two more lines behind: its sleep flag and its semaphore.
 _GENERATION, _ARRIVED, _NEXT_TASK, _CODE, _ARGUMENTS, _WORKERS = (line * _LINE for line in range(6))
@@ -128,6 +129,8 @@ class Team:
         self._memory = np.zeros(_WORKERS + _LINE * (2 * num_threads + 1), dtype=np.uint8)
         # Kernels find the counter of their tasks here, so it goes into their arguments.
         self.control = -(-self._memory.ctypes.data // _LINE) * _LINE
+        self._words = np.zeros(_MAX_ARGUMENTS, dtype=np.int64)
+        self._arguments = self._words.ctypes.data
         self._run = _entry(_run, 4)
         serve, close = _entry(_serve, 3), _entry(_close, 2)
         _entry(_open, 2)(self.control, num_threads)
@@ -137,10 +140,21 @@ class Team:
         self._finalizer = weakref.finalize(self, close, self.control, num_threads)
         self._finalizer.atexit = False  # workers are daemons: the process's end ends them
 
-    def run(self, kernel: Kernel, arguments: Sequence[int], *, alone: bool = False) -> None:
-        """Run a kernel to its end; alone where the work is too little to share."""
-        words = np.array(arguments, dtype=np.int64)
-        self._run(self.control, kernel.address, words.ctypes.data, 1 if alone else self.num_threads)
+    def run(self, kernel: Kernel, layout: str, *arguments: float, alone: bool = False) -> None:
+        """Run a kernel to its end; alone where the work is too little to share.
+
+        Args:
+            kernel: compiled.
+            layout: the kinds of the arguments for ``struct``: q for an integer, d for a float.
+            arguments: at most 64.
+            alone: the caller does all the work.
+        """
+        pack_into(layout, self._words, 0, *arguments)
+        self.again(kernel, alone=alone)
+
+    def again(self, kernel: Kernel, *, alone: bool = False) -> None:
+        """Run a kernel on the arguments of the one before."""
+        self._run(self.control, kernel.address, self._arguments, 1 if alone else self.num_threads)
 
     def close(self) -> None:
         """End the workers."""

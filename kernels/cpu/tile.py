@@ -101,3 +101,70 @@ _w1, _w2, _w3, _w4, _w5, _w6 = (_make(rows, 1, False) for rows in range(1, 7))
 _n1, _n2, _n3, _n4, _n5, _n6 = (_make(rows, 1, True) for rows in range(1, 7))
 _w14, _w23, _w32 = (_make(rows, panels, False) for rows, panels in PANELS.items())
 _n14, _n23, _n32 = (_make(rows, panels, True) for rows, panels in PANELS.items())
+
+
+@inline
+def panels_at_once(rows: int, left: int) -> int:
+    """How many of the ``left`` panels the next tile of so many rows should take."""
+    most = 4 if rows == 1 else 3 if rows == 2 else 2 if rows == 3 else 1
+    return most if left >= most else 1
+
+
+@inline
+def tile(
+    rows: int, panels: int, x: int, xs: int, w: int, ws: int, ps: int, depth: int, out: int, os: int, begun: int
+) -> None:
+    """``out[r, 16 p + c] = sum over k of x[r, k] * w[p, k, c]``, all float32.
+
+    Args:
+        rows: 1 to 6.
+        panels: 1, or what ``panels_at_once`` says.
+        x: address of row 0; rows lie ``xs`` elements apart.
+        w: address of panel 0; panels lie ``ps`` elements apart, their rows ``ws``.
+        depth: how many ``k`` there are.
+        out: address of row 0; rows lie ``os`` elements apart.
+        begun: not 0 where the sums go on from what ``out`` holds.
+    """
+    if rows == 6:
+        _w6(x, xs, w, ws, ps, depth, out, os, begun, 0)
+    elif rows == 5:
+        _w5(x, xs, w, ws, ps, depth, out, os, begun, 0)
+    elif rows == 4:
+        _w4(x, xs, w, ws, ps, depth, out, os, begun, 0)
+    elif rows == 3 and panels == 2:
+        _w32(x, xs, w, ws, ps, depth, out, os, begun, 0)
+    elif rows == 3:
+        _w3(x, xs, w, ws, ps, depth, out, os, begun, 0)
+    elif rows == 2 and panels == 3:
+        _w23(x, xs, w, ws, ps, depth, out, os, begun, 0)
+    elif rows == 2:
+        _w2(x, xs, w, ws, ps, depth, out, os, begun, 0)
+    elif panels == 4:
+        _w14(x, xs, w, ws, ps, depth, out, os, begun, 0)
+    else:
+        _w1(x, xs, w, ws, ps, depth, out, os, begun, 0)
+
+
+@inline
+def narrow_tile(
+    rows: int, panels: int, x: int, xs: int, w: int, ws: int, ps: int, depth: int, out: int, os: int, scale: int
+) -> None:
+    """As ``tile`` from empty sums, with ``w`` int8 and each sum multiplied by its column's float32 at ``scale``."""
+    if rows == 6:
+        _n6(x, xs, w, ws, ps, depth, out, os, 0, scale)
+    elif rows == 5:
+        _n5(x, xs, w, ws, ps, depth, out, os, 0, scale)
+    elif rows == 4:
+        _n4(x, xs, w, ws, ps, depth, out, os, 0, scale)
+    elif rows == 3 and panels == 2:
+        _n32(x, xs, w, ws, ps, depth, out, os, 0, scale)
+    elif rows == 3:
+        _n3(x, xs, w, ws, ps, depth, out, os, 0, scale)
+    elif rows == 2 and panels == 3:
+        _n23(x, xs, w, ws, ps, depth, out, os, 0, scale)
+    elif rows == 2:
+        _n2(x, xs, w, ws, ps, depth, out, os, 0, scale)
+    elif panels == 4:
+        _n14(x, xs, w, ws, ps, depth, out, os, 0, scale)
+    else:
+        _n1(x, xs, w, ws, ps, depth, out, os, 0, scale)
