@@ -9,7 +9,10 @@ from typing import Any
 
 from backend.errors import ConfigError
 
+POLICIES = ("max_utilization", "guaranteed_no_evict")
+PREEMPTION_MODES = ("auto", "recompute", "swap")
 DEVICES = ("auto", "cpu")
+WEIGHT_PRECISIONS = ("float32", "int8")
 LOG_LEVELS = ("error", "warning", "info", "verbose")
 
 
@@ -42,6 +45,29 @@ class EngineConfig:
         0.25, lambda v: 0 < v <= 0.95, "a number in (0, 0.95]", "share of free memory for an automatic pool"
     )
     tokens_per_block: int = _knob(16, lambda v: v in (8, 16, 32, 64), "8, 16, 32 or 64", "token slots of a block")
+    batch_scheduler_policy: str = _choice(
+        "max_utilization", POLICIES, "admit what fits now and preempt later, or only what fits to its end"
+    )
+    enable_kv_cache_reuse: bool = _knob(True, lambda v: True, "true or false", "find computed prefixes again")
+    kv_cache_host_memory_bytes: int = _integer(0, 0, 1 << 50, "host memory for swapped-out sequences; 0 = recompute")
+    preemption_mode: str = _choice("auto", PREEMPTION_MODES, "what happens to a preempted sequence's blocks")
+    preemption_cap: int = _integer(3, 0, 1 << 20, "preemptions after which a sequence is held to its end")
+    free_block_reserve: float = _knob(
+        0.02, lambda v: 0 <= v <= 0.5, "a number in [0, 0.5]", "share of the pool kept for growth while something runs"
+    )
+    ageing_seconds: float = _knob(
+        30.0, lambda v: 0 <= v < 1e9, "seconds, 0 = never", "waiting time that raises a request's order by one level"
+    )
+    target_inter_token_ms: float = _knob(
+        0.0,
+        lambda v: 0 <= v < 1e9,
+        "milliseconds, 0 = none",
+        "step time that prompt chunks are cut to while others decode",
+    )
+    enable_overlap: bool = _knob(True, lambda v: True, "true or false", "plan a step before the last one is processed")
+    weight_precision: str = _choice(
+        "float32", WEIGHT_PRECISIONS, "how the CPU keeps matrices; int8: a scale per output"
+    )
     num_threads: int = _integer(0, 0, 1024, "CPU threads of the engine; 0 = one per core")
     sender_threads: int = _integer(2, 1, 64, "threads that hand responses to Triton Server")
     exclude_input_in_output: bool = _knob(

@@ -4,76 +4,153 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from collections.abc import Sequence as SequenceOf
 from typing import NamedTuple
 
-from backend.executor.base import Executor
+from backend.executor.base import Executor, StepHandle
+from backend.kv.block_pool import PoolIntegrityError
 from backend.request import FinishReason, Request, Sequence
 from backend.scheduler.plan import StepPlan, TokenOutput
 from backend.scheduler.scheduler import Scheduler
 
+_MOST_IDLE_PLANS = 1000
+
 
 class StepTrace(NamedTuple):
-    """What a step did, for whoever watches: the plan, its seconds, and the tokens it gave."""
+    """What a step did, for whoever watches. work: (request id, first position, tokens) of each sequence."""
 
-    plan: StepPlan
+    step: int
     started: float
     seconds: float
-    outputs: list[TokenOutput]
+    work: list[tuple[int, int, int]]
+
+
+class Launched(NamedTuple):
+    """A step under way."""
+
+    plan: StepPlan
+    handle: StepHandle
+    trace: StepTrace
 
 
 class StepFailedError(RuntimeError):
-    """A step raised. ``sequences`` are those it touched; they have been ended and their blocks freed."""
+    """A step raised. ``sequences`` are those it touched; they have been ended and their blocks freed.
+
+    outputs: what the step before it brought, which had not been handed out yet.
+    """
 
     def __init__(self, sequences: list[Sequence]) -> None:
         super().__init__("the engine step failed")
         self.sequences = sequences
+        self.outputs: list[TokenOutput] = []
 
 
 class Engine:
-    """In-flight batching over one scheduler and one executor. Not thread-safe: one thread calls everything here."""
+    """In-flight batching over one scheduler and one executor. Not thread-safe: one thread calls everything here.
+
+    With ``overlap`` (the normal mode) a step is scheduled and launched before the tokens of the one before it are
+    processed, so the executor is at work while texts are cut and responses handed out. Without, each ``step`` call
+    runs one step from end to end.
+    """
 
     def __init__(
-        self, scheduler: Scheduler, executor: Executor, watch: Callable[[StepTrace], None] = lambda trace: None
+        self,
+        scheduler: Scheduler,
+        executor: Executor,
+        *,
+        overlap: bool = True,
+        clock: Callable[[], float] = time.monotonic,
+        watch: Callable[[StepTrace], None] = lambda trace: None,
     ) -> None:
         self.scheduler = scheduler
+        self.clock = clock
+        self.watch = watch
         self._executor = executor
-        self._watch = watch
+        self._overlap = overlap
+        self._in_flight: Launched | None = None
+        self._tokens: SequenceOf[int] | None = None
+        self._idle_plans = 0
 
     @property
     def has_work(self) -> bool:
         """Whether ``step`` would find anything to do."""
-        return self.scheduler.has_work
+        return self._in_flight is not None or self.scheduler.has_work
 
     def add(self, request: Request) -> Sequence:
         """Queue a request; it may join at the next step. Raises InvalidRequest if it could never run."""
         return self.scheduler.add(request)
 
-    def cancel(self, sequence: Sequence) -> bool:
+    def cancel(self, sequence: Sequence, reason: FinishReason = FinishReason.CANCELLED) -> bool:
         """End a sequence now, in any state; False if it had ended before."""
-        return self.scheduler.end(sequence, FinishReason.CANCELLED)
+        return self.scheduler.end(sequence, reason)
+
+    def wait(self) -> None:
+        """Wait until the step in flight, if any, has finished. What arrives meanwhile can still join the next one.
+
+        Raises StepFailedError if it failed; the other sequences can go on.
+        """
+        launched = self._in_flight
+        if launched is None or self._tokens is not None:
+            return
+        try:
+            self._tokens = launched.handle.collect()
+        except Exception as error:
+            self._in_flight = None
+            self.scheduler.finished(launched.plan.step)
+            raise StepFailedError(self._fail(launched.plan)) from error
+        self._observe(launched)
 
     def step(self) -> list[TokenOutput]:
-        """Plan, compute, commit: one token for each sequence whose chunk was its last, and who ended with it.
-
-        Raises StepFailedError if the computation does; the other sequences can go on with the next step.
-        """
-        started = time.perf_counter()
-        plan = self.scheduler.schedule()
-        if not plan.work:
-            return []
+        """Plan and launch a step, and take in the one before. Returns new tokens and ends. Raises StepFailedError."""
+        self.wait()
+        expired = [TokenOutput(sequence, None) for sequence in self.scheduler.expire(self.clock())]
+        done, tokens, self._tokens = self._in_flight, self._tokens, None
+        self._in_flight = None
         try:
-            tokens = self._executor.launch(plan).collect()
+            self._in_flight = self._launch()
+        except StepFailedError as error:
+            error.outputs = expired + self._commit(done, tokens)
+            raise
+        outputs = self._commit(done, tokens)
+        if not self._overlap and self._in_flight is not None:
+            self.wait()
+            done, tokens, self._tokens, self._in_flight = self._in_flight, self._tokens, None, None
+            outputs += self._commit(done, tokens)
+        return expired + outputs
+
+    def _launch(self) -> Launched | None:
+        plan = self.scheduler.schedule(self.clock())
+        if plan.empty:
+            self._idle_plans += 1
+            if self._idle_plans > _MOST_IDLE_PLANS and self.scheduler.has_work:
+                raise PoolIntegrityError("sequences wait, and none can ever run")
+            return None
+        self._idle_plans = 0
+        work = [(w.sequence.request.request_id, w.start, w.num_tokens) for w in plan.works()]
+        trace = StepTrace(plan.step, time.perf_counter(), 0.0, work)
+        try:
+            return Launched(plan, self._executor.launch(plan), trace)
         except Exception as error:
             raise StepFailedError(self._fail(plan)) from error
-        outputs = self.scheduler.commit(plan, tokens)
-        self._watch(StepTrace(plan, started, time.perf_counter() - started, outputs))
-        return outputs
+
+    def _observe(self, launched: Launched) -> None:
+        seconds = time.perf_counter() - launched.trace.started
+        self.scheduler.finished(launched.plan.step)
+        self.scheduler.step_time.observe(launched.plan.num_tokens, seconds)
+        self.watch(launched.trace._replace(seconds=seconds))
+
+    def _commit(self, done: Launched | None, tokens: SequenceOf[int] | None) -> list[TokenOutput]:
+        if done is None or tokens is None:
+            return []
+        return self.scheduler.commit(done.plan, tokens)
+
+    def _fail(self, plan: StepPlan) -> list[Sequence]:
+        return [s for s in plan.sequences if self.scheduler.end(s, FinishReason.ERROR)]
 
     def check_idle(self) -> None:
         """Raise PoolIntegrityError if blocks are missing although nothing is under way."""
         self.scheduler.pool.check_empty()
 
-    def _fail(self, plan: StepPlan) -> list[Sequence]:
-        self.scheduler.pool.complete(plan.step)
-        touched = [work.sequence for work in plan.work]
-        return [sequence for sequence in touched if self.scheduler.end(sequence, FinishReason.ERROR)]
+    def close(self) -> None:
+        """End the executor's threads after the step in flight."""
+        self._executor.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence as SequenceOf
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 from backend.sampling_params import SamplingParams
@@ -17,7 +17,16 @@ class FinishReason(enum.StrEnum):
     STOP = "stop"
     LENGTH = "length"
     CANCELLED = "cancelled"
+    TIMEOUT = "timeout"
     ERROR = "error"
+
+
+class State(enum.Enum):
+    """Where a sequence stands. A preempted one is waiting again."""
+
+    WAITING = enum.auto()
+    RUNNING = enum.auto()
+    FINISHED = enum.auto()
 
 
 class StopWatch(Protocol):
@@ -32,7 +41,9 @@ class Request:
     """What a client asked for. Never changes after validation.
 
     request_id: the engine's own number, unique in its life. level: 1 is the most urgent. arrival: a number that grows
-    with each request; the order among equals.
+    with each request; the order among equals. arrived: seconds on the scheduler's clock. deadline: seconds on that
+    clock after which nobody wants the answer, or None. tenant: whose fair share it uses. salt: prefixes are shared only
+    among requests of the same salt.
     """
 
     request_id: int
@@ -40,6 +51,10 @@ class Request:
     sampling: SamplingParams
     level: int
     arrival: int
+    arrived: float = 0.0
+    deadline: float | None = None
+    tenant: str = ""
+    salt: str = ""
     stop_watch: StopWatch | None = None
 
     @property
@@ -48,22 +63,62 @@ class Request:
         return len(self.prompt) + self.sampling.max_tokens - 1
 
 
-@dataclass(slots=True, eq=False)
 class Sequence:
     """One request under way. ``num_computed`` is the one cursor; it chases ``num_tokens``.
 
-    tokens: prompt and output ids in one list. num_computed: how many of them have keys and values in the pool.
-    blocks: ids of the pool blocks that hold them, in order; written by the block table alone.
+    tokens: prompt and output ids in one list. num_computed: how many of them have, or will have once the steps launched
+    so far have run, keys and values in the pool. It may reach num_tokens while a step's token is not known yet.
+    blocks: ids of the pool blocks that hold them, in order. host_slots: where a swapped-out sequence's blocks lie.
+    capacity: tokens that the cursor may reach without asking for blocks; never beyond ``limit``, where the length ends.
     """
 
-    request: Request
-    tokens: list[int] = field(default_factory=list)
-    num_computed: int = 0
-    blocks: list[int] = field(default_factory=list)
-    finish_reason: FinishReason | None = None
+    __slots__ = (
+        "_end_ids",
+        "_stop_ids",
+        "_watch",
+        "awaits_token",
+        "blocks",
+        "capacity",
+        "finish_reason",
+        "host_slots",
+        "limit",
+        "num_charged",
+        "num_computed",
+        "num_preemptions",
+        "num_prompt",
+        "num_published",
+        "published",
+        "request",
+        "reserved",
+        "state",
+        "swapped_tokens",
+        "tokens",
+    )
 
-    def __post_init__(self) -> None:
-        self.tokens = list(self.request.prompt)
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.tokens: list[int] = list(request.prompt)
+        self.num_prompt = len(request.prompt)
+        self.limit = request.max_tokens_held
+        self.num_computed = 0
+        self.capacity = 0
+        self.blocks: list[int] = []
+        self.host_slots: list[int] = []
+        self.swapped_tokens = 0
+        self.published: object | None = None
+        self.num_published = 0
+        self.reserved = False
+        self.awaits_token = False
+        self.num_preemptions = 0
+        self.num_charged = 0
+        self.state = State.WAITING
+        self.finish_reason: FinishReason | None = None
+        self._end_ids = request.sampling.end_ids
+        self._stop_ids = request.sampling.stop_ids
+        self._watch = request.stop_watch
+
+    def __repr__(self) -> str:
+        return f"Sequence({self.request.request_id}, {self.num_computed}/{self.num_tokens}, {self.state.name})"
 
     @property
     def num_tokens(self) -> int:
@@ -72,18 +127,18 @@ class Sequence:
 
     @property
     def num_uncomputed(self) -> int:
-        """Tokens whose keys and values are still to be computed; 1 while decoding."""
+        """Known tokens whose keys and values are still to be computed."""
         return len(self.tokens) - self.num_computed
 
     @property
     def num_output(self) -> int:
         """Tokens generated so far."""
-        return len(self.tokens) - len(self.request.prompt)
+        return len(self.tokens) - self.num_prompt
 
     @property
     def output(self) -> SequenceOf[int]:
         """The generated ids."""
-        return self.tokens[len(self.request.prompt) :]
+        return self.tokens[self.num_prompt :]
 
     @property
     def order(self) -> tuple[int, int]:
@@ -92,14 +147,14 @@ class Sequence:
 
     def append(self, token: int) -> FinishReason | None:
         """Add a generated token; return why the sequence ends with it, or None. Order: eos, stop, length."""
-        self.tokens.append(token)
-        sampling = self.request.sampling
-        watch = self.request.stop_watch
-        stopped = watch is not None and watch.push(token)
-        if token in sampling.end_ids:
+        tokens = self.tokens
+        tokens.append(token)
+        stopped = self._watch is not None and self._watch.push(token)
+        if token in self._end_ids:
             return FinishReason.EOS
-        if stopped or token in sampling.stop_ids:
+        if stopped or token in self._stop_ids:
             return FinishReason.STOP
-        if self.num_output >= sampling.max_tokens:
+        # The token that would be sampled from the last slot is the last one.
+        if len(tokens) > self.limit:
             return FinishReason.LENGTH
         return None

@@ -1,15 +1,17 @@
 """An executor without a model: the next token is a hash of every (token, position) read back through the block table.
 
-Keys and values are replaced by the tokens themselves, written to and read from a pool of the real shape in blocks and
-slots. Any wrong block, wrong cursor, reuse too early or mixed-up sequence changes the text, in microseconds per step.
+Keys and values are replaced by the tokens themselves, written to and read from storage in blocks and slots. Any wrong
+block, copy, swap, share, cursor or mixed-up sequence changes the text, in microseconds per step. A step runs when it is
+collected, not when it is launched, as on a device.
 """
 
 import hashlib
+from typing import NamedTuple
 
-from backend.executor.base import StepResult
-from backend.scheduler.plan import StepPlan, Work
+from backend.scheduler.plan import StepPlan
 
 VOCAB = 1000
+Slot = tuple[int, int] | None
 
 
 def next_token(tokens: list[int]) -> int:
@@ -28,39 +30,73 @@ def lone_run(prompt: tuple[int, ...], max_tokens: int, end_ids: frozenset[int] =
     return tokens[len(prompt) :]
 
 
-class Finished:
-    def __init__(self, result: StepResult) -> None:
-        self._result = result
+class Job(NamedTuple):
+    """What a launch reads of a sequence: nothing of it is looked at later."""
 
-    def collect(self) -> StepResult:
-        return self._result
+    request_id: int
+    tokens: list[int | None]
+    start: int
+    blocks: list[int]
+    samples: bool
+
+
+class LaunchedStep:
+    def __init__(self, executor: "OracleExecutor", plan: StepPlan, jobs: list[Job]) -> None:
+        self._executor, self._plan, self._jobs = executor, plan, jobs
+
+    def collect(self) -> list[int]:
+        return self._executor.run(self._plan, self._jobs)
 
 
 class OracleExecutor:
     """slots[block][offset] holds (token, position) as last written, or None."""
 
-    def __init__(self, num_blocks: int, block_size: int) -> None:
+    def __init__(self, num_blocks: int, block_size: int, host_slots: int = 0) -> None:
         self.block_size = block_size
-        self.slots: list[list[tuple[int, int] | None]] = [[None] * block_size for _ in range(num_blocks)]
+        self.slots: list[list[Slot]] = [[None] * block_size for _ in range(num_blocks)]
+        self.host: list[list[Slot]] = [[None] * block_size for _ in range(host_slots)]
         self.plans: list[StepPlan] = []
+        self.closed = False
+        self._last: dict[int, int] = {}
 
-    def launch(self, plan: StepPlan) -> Finished:
+    def launch(self, plan: StepPlan) -> LaunchedStep:
         self.plans.append(plan)
-        for work in plan.work:
-            self._write(work)
-        return Finished({w.sequence.request.request_id: self._read(w) for w in plan.work if w.samples})
+        jobs = []
+        for work in plan.works():
+            sequence, end = work.sequence, work.start + work.num_tokens
+            known: list[int | None] = list(sequence.tokens[work.start : end])
+            known += [None] * (work.num_tokens - len(known))
+            jobs.append(Job(sequence.request.request_id, known, work.start, list(sequence.blocks), work.samples))
+        return LaunchedStep(self, plan, jobs)
 
-    def _write(self, work: Work) -> None:
-        for position in range(work.start, work.start + work.num_tokens):
-            block, offset = divmod(position, self.block_size)
-            self.slots[work.sequence.blocks[block]][offset] = (work.sequence.tokens[position], position)
+    def run(self, plan: StepPlan, jobs: list[Job]) -> list[int]:
+        for source, target in plan.copies.to_host:
+            self.host[target] = list(self.slots[source])
+        for source, target in plan.copies.from_host:
+            self.slots[target] = list(self.host[source])
+        for source, target in plan.copies.within:
+            self.slots[target] = list(self.slots[source])
+        for job in jobs:
+            self._write(job)
+        sampled = {job.request_id: self._read(job) for job in jobs if job.samples}
+        self._last = sampled
+        return list(sampled.values())
 
-    def _read(self, work: Work) -> int:
+    def _write(self, job: Job) -> None:
+        for n, token in enumerate(job.tokens):
+            block, offset = divmod(job.start + n, self.block_size)
+            value = self._last[job.request_id] if token is None else token
+            self.slots[job.blocks[block]][offset] = (value, job.start + n)
+
+    def _read(self, job: Job) -> int:
         tokens = []
-        for position in range(work.start + work.num_tokens):
+        for position in range(job.start + len(job.tokens)):
             block, offset = divmod(position, self.block_size)
-            slot = self.slots[work.sequence.blocks[block]][offset]
+            slot = self.slots[job.blocks[block]][offset]
             assert slot is not None, "a slot was read before it was written"
             assert slot[1] == position, "a slot holds another position"
             tokens.append(slot[0])
         return next_token(tokens)
+
+    def close(self) -> None:
+        self.closed = True

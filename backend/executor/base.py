@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence as SequenceOf
 from typing import Protocol
 
 from backend.scheduler.plan import StepPlan
-
-StepResult = Mapping[int, int]
-"""Request id -> the token sampled for it in the step."""
 
 
 class StepHandle(Protocol):
     """A step under way."""
 
-    def collect(self) -> StepResult:
-        """Wait until the step has finished and return its tokens. Raises what the step raised."""
+    def collect(self) -> SequenceOf[int]:
+        """Wait until the step has finished; its tokens, in the order of ``plan.sampling()``.
+
+        Raises what the step raised.
+        """
 
 
 class Executor(Protocol):
-    """Turns a StepPlan into tokens."""
+    """Turns plans into tokens, in the order in which they are launched."""
 
     def launch(self, plan: StepPlan) -> StepHandle:
-        """Begin the step. May return before it has finished; the plan's sequences must not shrink meanwhile."""
+        """Begin a step and return at once: all that is needed of the plan's sequences is read before.
+
+        A sequence may be planned before the token of its last step is known to the scheduler; that token is then the
+        one that the executor itself sampled for it in the step before.
+        """
+
+    def close(self) -> None:
+        """End whatever the executor runs on."""

@@ -1,42 +1,95 @@
-"""The CPU executor: the decoder and the sampler, one step at a time in the calling thread."""
+"""The CPU executor: decoder and sampler in a thread of their own; the engine's thread does its part meanwhile.
+
+engine thread   | commit N-1, deliver |   wait    | schedule N+1, launch | commit N, deliver | ...
+compute thread  | ---------- step N ------------- |       | ---------- step N+1 ------------ ...
+"""
 
 from __future__ import annotations
+
+import time
+from collections.abc import Sequence as SequenceOf
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import torch
 from torch import Tensor
 
-from backend.executor.base import StepResult
-from backend.executor.step_inputs import build_inputs
+from backend.executor.block_copier import BlockCopier
+from backend.executor.step_inputs import Batch, build_batch
+from backend.model.batch import StepInputs
 from backend.model.decoder import Decoder
 from backend.sampling.sampler import SamplingRow, sample
-from backend.scheduler.plan import StepPlan
+from backend.scheduler.plan import BlockCopies, StepPlan
 
 
-class FinishedStep:
-    """A step that ran to its end in ``launch``."""
+class RunningStep:
+    """A step in the compute thread."""
 
-    def __init__(self, result: StepResult) -> None:
-        self._result = result
+    def __init__(self, future: Future[list[int]]) -> None:
+        self._future = future
 
-    def collect(self) -> StepResult:
-        """The tokens of the step."""
-        return self._result
+    def collect(self) -> SequenceOf[int]:
+        """Wait for the step's tokens."""
+        return self._future.result()
 
 
 class CpuExecutor:
-    """Owns the pool tensor ``[num_blocks, layers, 2, kv_heads, block_size, head_dim]`` and the decoder."""
+    """Owns decoder, pool ``[num_blocks, layers, 2, kv_heads, block_size, head_dim]`` and the host's copy space."""
 
-    def __init__(self, decoder: Decoder, pool: Tensor) -> None:
+    def __init__(self, decoder: Decoder, pool: Tensor, host: Tensor, num_threads: int) -> None:
+        """host: ``[host slots, *pool.shape[1:]]``. num_threads: of the computation."""
         self._decoder = decoder
         self._pool = pool
-        self._block_size = pool.shape[4]
+        self._copier = BlockCopier(pool, host)
+        self._last_tokens: dict[int, int] = {}
+        # OpenMP keeps a team per calling thread; only this one computes.
+        self._thread = ThreadPoolExecutor(1, "compute", torch.set_num_threads, (num_threads,))
+
+    def launch(self, plan: StepPlan) -> RunningStep:
+        """Lay the batch out here, compute it in the compute thread, after the steps launched before."""
+        batch = build_batch(plan, self._pool.shape[4]) if plan.sequences else None
+        works = [work for work in plan.works() if work.samples]
+        rows = [SamplingRow(work.sequence.request.sampling, work.start + work.num_tokens) for work in works]
+        ids = [work.sequence.request.request_id for work in works]
+        return RunningStep(self._thread.submit(self._run, plan.copies, batch, rows, ids))
 
     @torch.inference_mode()
-    def launch(self, plan: StepPlan) -> FinishedStep:
-        """Compute the plan and sample. Raises what the computation raises."""
-        logits = self._decoder.forward(build_inputs(plan, self._block_size), self._pool)
-        sampling = [work for work in plan.work if work.samples]
-        rows = [SamplingRow(work.sequence.request.sampling, work.sequence.num_tokens) for work in sampling]
-        tokens = sample(logits, rows)
-        ids = [work.sequence.request.request_id for work in sampling]
-        return FinishedStep(dict(zip(ids, tokens, strict=True)))
+    def _run(self, copies: BlockCopies, batch: Batch | None, rows: list[SamplingRow], ids: list[int]) -> list[int]:
+        self._copier.run(copies)
+        if batch is None:
+            return []
+        logits = self._decoder.forward(batch.fill(self._last_tokens), self._pool)
+        tokens = sample(logits, rows) if rows else []
+        self._last_tokens = dict(zip(ids, tokens, strict=True))
+        return tokens
+
+    def seconds_per_token(self, num_tokens: int) -> float:
+        """Measured time of computing a prompt, per token, on a batch of so many tokens in the null block."""
+        inputs = _null_batch(num_tokens)
+
+        def run() -> float:
+            start = time.perf_counter()
+            self._decoder.forward(inputs, self._pool)
+            return (time.perf_counter() - start) / num_tokens
+
+        return self._thread.submit(run).result()
+
+    def seconds_per_block(self) -> float:
+        """Measured time of copying one block between pool and host."""
+        return self._copier.seconds_per_block()
+
+    def close(self) -> None:
+        """End the compute thread after the steps launched so far."""
+        self._thread.shutdown()
+
+
+def _null_batch(num_tokens: int) -> StepInputs:
+    """One sequence of so many tokens, written to and read from the null block."""
+    return StepInputs(
+        token_ids=torch.zeros(num_tokens, dtype=torch.int64),
+        positions=torch.arange(num_tokens),
+        query_start=torch.tensor([0, num_tokens], dtype=torch.int32),
+        kv_lengths=torch.tensor([num_tokens], dtype=torch.int32),
+        block_tables=torch.zeros((1, num_tokens), dtype=torch.int32),
+        slot_mapping=torch.zeros(num_tokens, dtype=torch.int64),
+        logit_rows=torch.tensor([num_tokens - 1]),
+    )

@@ -2,26 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import NamedTuple
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from backend.model.batch import StepInputs
-from backend.scheduler.plan import StepPlan, Work
+from backend.scheduler.plan import Chunk, StepPlan
 
 
-def build_inputs(plan: StepPlan, block_size: int) -> StepInputs:
-    """Lay the chunks of a plan one after the other. Sequence s of the batch is ``plan.work[s]``."""
-    lengths = np.array([work.num_tokens for work in plan.work], dtype=np.int64)
-    starts = np.array([work.start for work in plan.work], dtype=np.int64)
+class Batch(NamedTuple):
+    """The inputs of a step. unknown: (row, request id) of tokens that the step before is still to bring."""
+
+    inputs: StepInputs
+    unknown: list[tuple[int, int]]
+
+    def fill(self, tokens: Mapping[int, int]) -> StepInputs:
+        """Put the tokens of the step before, by request id, where they belong."""
+        for row, request_id in self.unknown:
+            self.inputs.token_ids[row] = tokens[request_id]
+        return self.inputs
+
+
+def build_batch(plan: StepPlan, block_size: int) -> Batch:
+    """Lay the work of a plan out, sequence after sequence: the decodes, then the chunks."""
+    works = plan.works()
+    lengths = np.array([work.num_tokens for work in works], dtype=np.int64)
+    starts = np.array([work.start for work in works], dtype=np.int64)
+    samples = np.array([work.samples for work in works], dtype=np.bool_)
     query_start = np.concatenate(([0], np.cumsum(lengths)))
-    sequence_of_row = np.repeat(np.arange(len(lengths)), lengths)
+    sequence_of_row = np.repeat(np.arange(len(works)), lengths)
     positions = np.arange(query_start[-1]) - query_start[sequence_of_row] + starts[sequence_of_row]
-    tables = _block_tables(plan.work)
+    tables = _block_tables(works)
     slots = tables[sequence_of_row, positions // block_size] * block_size + positions % block_size
-    samples = np.array([work.samples for work in plan.work], dtype=bool)
-    return StepInputs(
-        token_ids=torch.from_numpy(_token_ids(plan.work)),
+    token_ids, unknown = _token_ids(works)
+    inputs = StepInputs(
+        token_ids=torch.from_numpy(token_ids),
         positions=torch.from_numpy(positions),
         query_start=torch.from_numpy(query_start.astype(np.int32)),
         kv_lengths=torch.from_numpy((starts + lengths).astype(np.int32)),
@@ -29,18 +47,25 @@ def build_inputs(plan: StepPlan, block_size: int) -> StepInputs:
         slot_mapping=torch.from_numpy(slots),
         logit_rows=torch.from_numpy(query_start[1:][samples] - 1),
     )
+    return Batch(inputs, unknown)
 
 
-def _token_ids(works: tuple[Work, ...]) -> NDArray[np.int64]:
+def _token_ids(works: list[Chunk]) -> tuple[NDArray[np.int64], list[tuple[int, int]]]:
+    """Known ids in order, and which rows wait for the step before; these hold 0 for now."""
     ids: list[int] = []
+    unknown = []
     for work in works:
-        ids.extend(work.sequence.tokens[work.start : work.start + work.num_tokens])
-    return np.array(ids, dtype=np.int64)
+        end = work.start + work.num_tokens
+        ids.extend(work.sequence.tokens[work.start : end])
+        if end > len(work.sequence.tokens):
+            unknown.append((len(ids), work.sequence.request.request_id))
+            ids.append(0)
+    return np.array(ids, dtype=np.int64), unknown
 
 
-def _block_tables(works: tuple[Work, ...]) -> NDArray[np.int64]:
+def _block_tables(works: list[Chunk]) -> NDArray[np.int64]:
     """[sequences, longest table], padded with the null block."""
-    tables = np.zeros((len(works), max(len(work.sequence.blocks) for work in works)), dtype=np.int64)
+    tables = np.zeros((len(works), max((len(work.sequence.blocks) for work in works), default=0)), dtype=np.int64)
     for row, work in enumerate(works):
         tables[row, : len(work.sequence.blocks)] = work.sequence.blocks
     return tables

@@ -37,7 +37,7 @@ class Decoder:
     """
 
     def __init__(self, config: ModelConfig, weights: DecoderWeights, operations: Operations) -> None:
-        """Keep the parts; weights must be of this config, all on one device."""
+        """Keep the parts; weights must be of this config, on one device, and packed by these operations."""
         self.config = config
         self._weights = weights
         self._operations = operations
@@ -45,6 +45,7 @@ class Decoder:
         self._frequencies = {
             rope: rope.frequencies(config.head_dim).to(device) for rope in {kind.rope for kind in config.layer_kinds}
         }
+        self._next_norms = [*(layer.attention_norm for layer in weights.layers[1:]), weights.final_norm]
         # Rounded to the weights' dtype, as the models that scale their embedding were trained.
         self._embedding_scale = torch.tensor(config.embedding_scale, dtype=weights.embedding.dtype, device=device)
 
@@ -60,13 +61,21 @@ class Decoder:
         Returns:
             float32 ``[R, vocab_size]``, row ``i`` for row ``inputs.logit_rows[i]`` of the batch.
         """
-        hidden = F.embedding(inputs.token_ids, self._weights.embedding) * self._embedding_scale
-        rotations = self._rotations(inputs.positions)
-        for index, (kind, weights) in enumerate(zip(self.config.layer_kinds, self._weights.layers, strict=True)):
-            layer = _Layer(index, kind, weights, rotations[kind.rope])
-            hidden = hidden + self._attention(hidden, layer, inputs, pool)
-            hidden = hidden + self._mlp(hidden, weights)
-        return self._logits(hidden[inputs.logit_rows])
+        layers = self._layers(inputs.positions)
+        hidden = F.embedding(inputs.token_ids, self._weights.embedding)
+        if self.config.embedding_scale != 1.0:
+            hidden = hidden * self._embedding_scale
+        normed = self._norm(hidden, layers[0].weights.attention_norm)
+        # Each addition to the residual stream comes with the norm of what reads it next.
+        for layer, next_norm in zip(layers, self._next_norms, strict=True):
+            normed, hidden = self._add_norm(self._attention(normed, layer, inputs, pool), hidden, layer.weights.mlp_norm)
+            normed, hidden = self._add_norm(self._mlp(normed, layer.weights), hidden, next_norm)
+        return self._logits(normed[inputs.logit_rows])
+
+    def _layers(self, positions: Tensor) -> list[_Layer]:
+        rotations = self._rotations(positions)
+        parts = zip(self.config.layer_kinds, self._weights.layers, strict=True)
+        return [_Layer(index, kind, weights, rotations[kind.rope]) for index, (kind, weights) in enumerate(parts)]
 
     def _rotations(self, positions: Tensor) -> dict[RopeConfig, Rotation]:
         return {
@@ -74,10 +83,21 @@ class Decoder:
             for rope, frequencies in self._frequencies.items()
         }
 
-    def _attention(self, hidden: Tensor, layer: _Layer, inputs: StepInputs, pool: Tensor) -> Tensor:
-        weights, run = layer.weights, self._operations
-        q, k, v = self._queries_keys_values(self._norm(hidden, weights.attention_norm), layer)
-        run.kv_write(k, v, pool, layer.index, inputs.slot_mapping)
+    def _attention(self, normed: Tensor, layer: _Layer, inputs: StepInputs, pool: Tensor) -> Tensor:
+        config, weights, run = self.config, layer.weights, self._operations
+        qkv = run.linear(normed, weights.qkv, weights.qkv_bias)
+        q = run.rope_and_write(
+            qkv,
+            layer.rotation.cos,
+            layer.rotation.sin,
+            pool,
+            layer.index,
+            inputs.slot_mapping,
+            weights.query_norm,
+            weights.key_norm,
+            config.rms_norm_eps,
+            config.norm_offset,
+        )
         attended = run.paged_attention(
             q,
             pool,
@@ -85,38 +105,31 @@ class Decoder:
             inputs.block_tables,
             inputs.query_start,
             inputs.kv_lengths,
-            scale=self.config.attention_scale,
+            scale=config.attention_scale,
             window=layer.kind.window,
-            softcap=self.config.attention_softcap,
+            softcap=config.attention_softcap,
         )
         output = run.linear(attended.flatten(1), weights.attention_output, weights.attention_output_bias)
         return self._optional_norm(output, weights.attention_output_norm)
 
-    def _queries_keys_values(self, x: Tensor, layer: _Layer) -> tuple[Tensor, Tensor, Tensor]:
-        """Normed hidden states ``[T, E]`` -> rotated q ``[T, Hq, D]``, rotated k and v ``[T, Hkv, D]``."""
-        config, weights, run = self.config, layer.weights, self._operations
-        heads = run.linear(x, weights.qkv, weights.qkv_bias).view(x.shape[0], -1, config.head_dim)
-        keys, values = config.num_heads, config.num_heads + config.num_kv_heads  # where each part begins
-        q = self._optional_norm(heads[:, :keys], weights.query_norm)
-        k = self._optional_norm(heads[:, keys:values], weights.key_norm)
-        cos, sin = layer.rotation.cos, layer.rotation.sin
-        return run.rope(q, cos, sin), run.rope(k, cos, sin), heads[:, values:]
-
-    def _mlp(self, hidden: Tensor, weights: LayerWeights) -> Tensor:
+    def _mlp(self, normed: Tensor, weights: LayerWeights) -> Tensor:
         run = self._operations
-        gate_up = run.linear(self._norm(hidden, weights.mlp_norm), weights.gate_up, weights.gate_up_bias)
+        gate_up = run.linear(normed, weights.gate_up, weights.gate_up_bias)
         inner = run.gated_activation(gate_up, self.config.activation)
         output = run.linear(inner, weights.down, weights.down_bias)
         return self._optional_norm(output, weights.mlp_output_norm)
 
-    def _logits(self, hidden: Tensor) -> Tensor:
-        normed = self._norm(hidden, self._weights.final_norm)
+    def _logits(self, normed: Tensor) -> Tensor:
         logits = self._operations.linear(normed, self._weights.head, None).float()
         cap = self.config.final_softcap
         return logits if cap is None else cap * torch.tanh(logits / cap)
 
     def _norm(self, x: Tensor, weight: Tensor) -> Tensor:
         return self._operations.rms_norm(x, weight, self.config.rms_norm_eps, self.config.norm_offset)
+
+    def _add_norm(self, x: Tensor, hidden: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+        """The norm of ``hidden + x``, and the sum, the new residual stream."""
+        return self._operations.add_rms_norm(x, hidden, weight, self.config.rms_norm_eps, self.config.norm_offset)
 
     def _optional_norm(self, x: Tensor, weight: Tensor | None) -> Tensor:
         return x if weight is None else self._norm(x, weight)

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -10,27 +11,30 @@ from tqdm import tqdm
 
 from backend.model.config import ModelConfig
 from backend.model.weight_files import WeightFiles
+from kernels.linear.reference import pack_linear
 
 Shapes = dict[str, tuple[int, ...]]
 Read = Callable[[str], Tensor]
+Packed = Any  # what the operations' ``pack_linear`` makes of a matrix; only their ``linear`` knows it
+Pack = Callable[[Tensor], Packed]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LayerWeights:
-    """One layer. ``E`` is hidden_size, ``I`` intermediate_size; a matrix is ``[out, in]``, as stored."""
+    """One layer. ``E`` is hidden_size, ``I`` intermediate_size; a matrix is ``[out, in]``, as stored, then packed."""
 
     attention_norm: Tensor  # [E]
-    qkv: Tensor  # [(num_heads + 2 * num_kv_heads) * head_dim, E]: all queries, then all keys, then all values
+    qkv: Packed  # [(num_heads + 2 * num_kv_heads) * head_dim, E]: all queries, then all keys, then all values
     qkv_bias: Tensor | None
     query_norm: Tensor | None  # [head_dim]
     key_norm: Tensor | None  # [head_dim]
-    attention_output: Tensor  # [E, num_heads * head_dim]
+    attention_output: Packed  # [E, num_heads * head_dim]
     attention_output_bias: Tensor | None
     attention_output_norm: Tensor | None  # [E], of models with sandwich norms
     mlp_norm: Tensor  # [E]
-    gate_up: Tensor  # [2 * I, E]: the gate first
+    gate_up: Packed  # [2 * I, E]: the gate first
     gate_up_bias: Tensor | None
-    down: Tensor  # [E, I]
+    down: Packed  # [E, I]
     down_bias: Tensor | None
     mlp_output_norm: Tensor | None  # [E], of models with sandwich norms
 
@@ -42,7 +46,7 @@ class DecoderWeights:
     embedding: Tensor  # [vocab_size, E]
     layers: tuple[LayerWeights, ...]
     final_norm: Tensor  # [E]
-    head: Tensor  # [vocab_size, E]; the embedding itself where they are tied
+    head: Packed  # [vocab_size, E]; of the embedding itself where they are tied
 
 
 def load_weights(
@@ -52,6 +56,7 @@ def load_weights(
     dtype: torch.dtype = torch.float32,
     device: torch.device | str = "cpu",
     progress: bool = True,
+    pack: Pack = pack_linear,
 ) -> DecoderWeights:
     """Read a model directory's safetensors files.
 
@@ -61,6 +66,8 @@ def load_weights(
         dtype: what the weights are converted to, and what the decoder computes its hidden states in.
         device: where they go.
         progress: show a bar on standard error.
+        pack: the ``pack_linear`` of the operations that will compute; called on each matrix as soon as it is read, so
+            that no more than one is held twice.
 
     Raises:
         WeightsError: a tensor is missing, misshapen or not floating-point; checked before any is read.
@@ -76,9 +83,9 @@ def load_weights(
         embedding = read("model.embed_tokens.weight")
         return DecoderWeights(
             embedding=embedding,
-            layers=tuple(_layer(read, shapes, f"model.layers.{i}.") for i in range(config.num_layers)),
+            layers=tuple(_layer(read, pack, shapes, f"model.layers.{i}.") for i in range(config.num_layers)),
             final_norm=read("model.norm.weight"),
-            head=embedding if config.tie_word_embeddings else read("lm_head.weight"),
+            head=pack(embedding if config.tie_word_embeddings else read("lm_head.weight")),
         )
 
 
@@ -121,7 +128,7 @@ def _norm_names(config: ModelConfig) -> tuple[str, ...]:
     return plain + sandwich if config.sandwich_norms else plain
 
 
-def _layer(read: Read, shapes: Shapes, prefix: str) -> LayerWeights:
+def _layer(read: Read, pack: Pack, shapes: Shapes, prefix: str) -> LayerWeights:
     def tensor(name: str) -> Tensor | None:
         return read(prefix + name) if prefix + name in shapes else None
 
@@ -141,17 +148,17 @@ def _layer(read: Read, shapes: Shapes, prefix: str) -> LayerWeights:
     before_mlp = needed(tensor("pre_feedforward_layernorm.weight")) if sandwich else after_attention
     return LayerWeights(
         attention_norm=needed(tensor("input_layernorm.weight")),
-        qkv=needed(fused("weight", *qkv)),
+        qkv=pack(needed(fused("weight", *qkv))),
         qkv_bias=fused("bias", *qkv),
         query_norm=tensor("self_attn.q_norm.weight"),
         key_norm=tensor("self_attn.k_norm.weight"),
-        attention_output=needed(tensor("self_attn.o_proj.weight")),
+        attention_output=pack(needed(tensor("self_attn.o_proj.weight"))),
         attention_output_bias=tensor("self_attn.o_proj.bias"),
         attention_output_norm=after_attention if sandwich else None,
         mlp_norm=before_mlp,
-        gate_up=needed(fused("weight", *gate_up)),
+        gate_up=pack(needed(fused("weight", *gate_up))),
         gate_up_bias=fused("bias", *gate_up),
-        down=needed(tensor("mlp.down_proj.weight")),
+        down=pack(needed(tensor("mlp.down_proj.weight"))),
         down_bias=tensor("mlp.down_proj.bias"),
         mlp_output_norm=tensor("post_feedforward_layernorm.weight"),
     )

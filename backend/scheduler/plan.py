@@ -7,7 +7,7 @@ from typing import NamedTuple
 from backend.request import Sequence
 
 
-class Work(NamedTuple):
+class Chunk(NamedTuple):
     """Compute ``num_tokens`` tokens of ``sequence`` from position ``start`` on.
 
     samples: the chunk reaches the last known token, so its last row's logits give the next one.
@@ -19,21 +19,53 @@ class Work(NamedTuple):
     samples: bool
 
 
+class BlockCopies(NamedTuple):
+    """Copies that a step makes before it computes anything, in this order: out, in, within; each [(from, to), ...]."""
+
+    to_host: list[tuple[int, int]]
+    from_host: list[tuple[int, int]]
+    within: list[tuple[int, int]]
+
+
 class StepPlan(NamedTuple):
-    """What one step computes. ``step`` numbers the steps from 1 and is the step's fence."""
+    """What one step does. ``step`` numbers the steps from 1 and is the step's fence.
+
+    decodes: sequences of which one token is computed, the one before their cursor; each samples. chunks: the others.
+    The sampled tokens come in the order of the decodes, then of the chunks that sample.
+    """
 
     step: int
-    work: tuple[Work, ...]
+    decodes: list[Sequence]
+    chunks: list[Chunk]
+    copies: BlockCopies
 
     @property
     def num_tokens(self) -> int:
         """Tokens computed in this step."""
-        return sum(work.num_tokens for work in self.work)
+        return len(self.decodes) + sum(chunk.num_tokens for chunk in self.chunks)
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to launch."""
+        return not (self.decodes or self.chunks or any(self.copies))
+
+    def sampling(self) -> list[Sequence]:
+        """The sequences that get a token, in the order of the sampled tokens."""
+        return self.decodes + [chunk.sequence for chunk in self.chunks if chunk.samples]
+
+    @property
+    def sequences(self) -> list[Sequence]:
+        """Everyone who has something in this step."""
+        return self.decodes + [chunk.sequence for chunk in self.chunks]
+
+    def works(self) -> list[Chunk]:
+        """Everything computed, decodes as chunks of one token. For executors and watchers, right after scheduling."""
+        ones = [Chunk(sequence, sequence.num_computed - 1, 1, True) for sequence in self.decodes]
+        return ones + self.chunks
 
 
 class TokenOutput(NamedTuple):
-    """One sequence's new token, and why it ended with it (None: it goes on)."""
+    """What a step brought one sequence: its new token, if any. Its finish_reason says whether it has ended."""
 
     sequence: Sequence
-    token: int
-    finished: bool
+    token: int | None

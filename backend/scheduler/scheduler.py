@@ -1,145 +1,206 @@
-"""Who runs in this step. State in, a frozen StepPlan out; no torch, no numpy.
+"""Who runs in this step. State in, a frozen StepPlan out; no torch, no numpy, no clock of its own.
 
-A sequence is waiting, running or gone. One pass per step: running sequences first (decode tokens, then prompt chunks,
-each in order of level and arrival), then admission of the waiting in the same order.
+One pass per step::
 
-Policy: guaranteed_no_evict. A sequence is admitted only when the pool can hold it to its end beside what the running
-ones can still come to need, so that growth never fails and nothing has to be taken back.
+    decodes     one token for each sequence that decodes; who cannot grow preempts whoever stands behind it
+    chunks      prompt chunks (and what a preemption left to be computed again), most urgent first
+    admission   the waiting, in their order; a more urgent one may preempt less urgent ones that run
+
+Liveness. Let s be the oldest running sequence of the most urgent running level. When s needs a block and none is
+available, every other running sequence is a candidate (less urgent, or newer; those at the cap on preemptions too, as a
+last resort), and s alone always fits the pool, which ``check_fits`` made sure of. So s advances in every step, hence
+ends, and the next becomes the oldest: nothing livelocks. Who waits is ordered by (level, share, arrival), and a
+preempted sequence keeps its arrival, so within a level and tenant the oldest is always the next to run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from operator import attrgetter
 
 from backend.errors import InvalidRequest
 from backend.kv.block_pool import BlockPool, PoolIntegrityError
-from backend.kv.block_table import BlockTables, blocks_for
-from backend.request import FinishReason, Request, Sequence
-from backend.scheduler.budget import StepBudget
-from backend.scheduler.plan import StepPlan, TokenOutput, Work
-from backend.scheduler.waiting_queue import WaitingQueue
+from backend.kv.host_pool import HostPool
+from backend.request import FinishReason, Request, Sequence, State
+from backend.scheduler.admission import Admission
+from backend.scheduler.costs import PreemptionCosts
+from backend.scheduler.draft import StepDraft
+from backend.scheduler.plan import Chunk, StepPlan, TokenOutput
+from backend.scheduler.population import Population
+from backend.scheduler.preemption import Shortage, VictimChooser
+from backend.scheduler.residency import Residency
+from backend.scheduler.settings import SchedulerSettings
+from backend.scheduler.step_time import StepTime
 
 _ORDER = attrgetter("order")
+RECOMPUTE_ONLY = PreemptionCosts(seconds_per_token=1.0, seconds_per_block=1.0, mode="recompute")
 
 
 class Scheduler:
-    """Owns the waiting queue, the running set, and every sequence's blocks and cursor.
-
-    max_batch_size: slots. max_num_tokens: token budget of a step. max_seq_len: prompt + output of one sequence.
-    """
+    """Decides; ``population`` holds who waits and runs, ``residency`` what they hold."""
 
     def __init__(
-        self, pool: BlockPool, *, block_size: int, max_batch_size: int, max_num_tokens: int, max_seq_len: int
+        self,
+        settings: SchedulerSettings,
+        pool: BlockPool,
+        host: HostPool | None = None,
+        costs: PreemptionCosts = RECOMPUTE_ONLY,
     ) -> None:
-        self.tables = BlockTables(pool, block_size)
+        self.settings = settings
         self.pool = pool
-        self.max_batch_size = max_batch_size
-        self.max_num_tokens = max_num_tokens
-        self.max_seq_len = max_seq_len
-        self.waiting = WaitingQueue()
-        self.running: list[Sequence] = []
+        self.residency = Residency(settings, pool, host or HostPool(0), costs)
+        self.population = Population(settings, self.residency)
+        self.step_time = StepTime()
+        self._chooser = VictimChooser(costs, settings.preemption_cap)
         self._step = 0
-        self._reserved = 0
+        self._launched = 0
+
+    # --- requests come and go
 
     @property
     def has_work(self) -> bool:
         """Whether a step would find anything to do."""
-        return bool(self.running or len(self.waiting))
+        return bool(self.population.num_running or len(self.population.waiting))
+
+    @property
+    def running(self) -> list[Sequence]:
+        """The sequences that hold a slot."""
+        return self.population.running
+
+    @property
+    def num_waiting(self) -> int:
+        """Sequences without a slot."""
+        return len(self.population.waiting)
 
     def check_fits(self, request: Request) -> None:
         """Raise InvalidRequest, with what is needed and what there is, if the request could never run."""
         prompt, output = len(request.prompt), request.sampling.max_tokens
         asked = f"needs {prompt + output} tokens (prompt {prompt} + max_tokens {output})"
-        if prompt + output > self.max_seq_len:
-            raise InvalidRequest("max_tokens", f"{asked}, max_seq_len is {self.max_seq_len}")
-        available = self.pool.num_usable * self.tables.block_size
+        if prompt + output > self.settings.max_seq_len:
+            raise InvalidRequest("max_tokens", f"{asked}, max_seq_len is {self.settings.max_seq_len}")
+        available = self.pool.num_usable * self.settings.block_size
         if request.max_tokens_held > available:
             raise InvalidRequest("max_tokens", f"{asked}, the KV pool holds {available} tokens")
 
     def add(self, request: Request) -> Sequence:
         """Queue a request. Raises InvalidRequest if it could never run; nothing is kept of it then."""
         self.check_fits(request)
-        sequence = Sequence(request)
-        self.waiting.push(sequence)
-        return sequence
-
-    def schedule(self) -> StepPlan:
-        """Decide one step: who computes how many tokens. Blocks are allocated here, before anything is launched."""
-        self._step += 1
-        budget = StepBudget(self.max_num_tokens)
-        work: list[Work] = []
-        decoding = [s for s in self.running if s.num_uncomputed == 1]
-        prefilling = [s for s in self.running if s.num_uncomputed > 1]
-        for sequence in sorted(decoding, key=_ORDER) + sorted(prefilling, key=_ORDER):
-            self._plan(sequence, budget, work)
-        self._admit(budget, work)
-        return StepPlan(self._step, tuple(work))
-
-    def _admit(self, budget: StepBudget, work: list[Work]) -> None:
-        """Admit in order while slot, pool and budget last. The head is never passed over: the large do not starve."""
-        while budget.tokens and len(self.running) < self.max_batch_size:
-            sequence = self.waiting.head()
-            if sequence is None or self._blocks_to_the_end(sequence) > self.pool.num_free - self._reserved:
-                return
-            self.running.append(self.waiting.pop())
-            self._reserved += self._blocks_to_the_end(sequence)
-            self._plan(sequence, budget, work)
-
-    def _blocks_to_the_end(self, sequence: Sequence) -> int:
-        """Blocks the sequence can still come to need beyond those it holds."""
-        return blocks_for(sequence.request.max_tokens_held, self.tables.block_size) - len(sequence.blocks)
-
-    def _plan(self, sequence: Sequence, budget: StepBudget, work: list[Work]) -> None:
-        count = budget.take(sequence.num_uncomputed)
-        if not count:
-            return
-        start, end = sequence.num_computed, sequence.num_computed + count
-        self._reserved -= self.tables.missing(sequence, end)
-        self.tables.grow(sequence, end)
-        work.append(Work(sequence, start, count, end == sequence.num_tokens))
-
-    def commit(self, plan: StepPlan, tokens: Mapping[int, int]) -> list[TokenOutput]:
-        """Take in a finished step: advance cursors, append tokens, end sequences and free their blocks.
-
-        tokens: request id -> the token sampled in this step. Sequences gone since the launch are passed over.
-        """
-        self.pool.complete(plan.step)
-        outputs = []
-        for work in plan.work:
-            sequence = work.sequence
-            if sequence.finish_reason is not None:
-                continue
-            sequence.num_computed = work.start + work.num_tokens
-            if work.samples:
-                outputs.append(self._advance(sequence, tokens[sequence.request.request_id]))
-        return outputs
-
-    def _advance(self, sequence: Sequence, token: int) -> TokenOutput:
-        reason = sequence.append(token)
-        if reason is not None:
-            self.end(sequence, reason)
-        return TokenOutput(sequence, token, reason is not None)
+        return self.population.add(request)
 
     def end(self, sequence: Sequence, reason: FinishReason) -> bool:
         """End a sequence in whatever state it is; False if it had ended before. Safe to call any number of times."""
-        if sequence.finish_reason is not None:
-            return False
-        if not self.waiting.remove(sequence):
-            self._reserved -= self._blocks_to_the_end(sequence)
-            self.running.remove(sequence)
-        self.tables.release(sequence, fence=self._step)
-        sequence.finish_reason = reason
-        return True
+        return self.population.end(sequence, reason, self._launched)
+
+    def expire(self, now: float) -> list[Sequence]:
+        """End what is past its deadline, waiting or running; returns those."""
+        return [s for s in self.population.overdue(now) if self.end(s, FinishReason.TIMEOUT)]
+
+    # --- one step
+
+    def schedule(self, now: float = 0.0) -> StepPlan:
+        """Decide one step. Cursors move here, before it has run; blocks are allocated before anything is launched."""
+        self._step += 1
+        draft = StepDraft(self.settings, self.population, self.step_time)
+        growing = draft.add_decodes(self.population.decoding.values())
+        if growing:
+            self._grow(growing, draft)
+        draft.add_left_out()
+        if len(self.population.waiting):
+            self._admit(now, draft)
+            draft.add_left_out()
+        plan = StepPlan(self._step, draft.decodes, draft.chunks, self.residency.take_copies())
+        if not plan.empty:
+            self._launched = self._step
+        return plan
+
+    def _grow(self, growing: list[Sequence], draft: StepDraft) -> None:
+        """A block for each, in order; whoever cannot have one preempts those behind it, or yields itself."""
+        for sequence in sorted(growing, key=_ORDER):
+            if sequence.state is not State.RUNNING:
+                continue  # preempted by one before it
+            if self.residency.available(sequence) < 1 and not self._make_room(sequence, draft):
+                self._preempt(sequence, draft)
+                continue
+            self.residency.grow(sequence)
+            sequence.num_computed += 1
+            draft.decodes.append(sequence)
+
+    def _make_room(self, sequence: Sequence, draft: StepDraft) -> bool:
+        """Preempt whoever stands behind a running sequence so that it can grow by a block."""
+        running = self.population.running
+        shortage = Shortage(0, 1 - self.residency.available(sequence))
+        behind = [other for other in running if other.order > sequence.order]
+        takeable = [other for other in behind if self._may_be_taken(other, sequence)]
+        victims = self._chooser.choose(takeable, shortage, self.residency.gain)
+        if victims is None and sequence.order == min(other.order for other in running):
+            victims = self._chooser.choose(behind, shortage, self.residency.gain)
+        for victim in victims or ():
+            self._preempt(victim, draft)
+        return victims is not None
+
+    def _may_be_taken(self, other: Sequence, by: Sequence) -> bool:
+        """The cap protects a sequence from its own level's growth, not from more urgent levels."""
+        return other.request.level > by.request.level or other.num_preemptions < self.settings.preemption_cap
+
+    def _preempt(self, sequence: Sequence, draft: StepDraft) -> None:
+        draft.drop(sequence)
+        self.population.preempt(sequence, self._launched)
+
+    def _admit(self, now: float, draft: StepDraft) -> None:
+        admission = Admission(self.settings, self.population, self.residency, self._chooser)
+        entered: set[Sequence] = set()
+        while (draft.budget > 0 or draft.decodes) and (entry := admission.next(now, entered)) is not None:
+            if draft.budget < 1 and not draft.can_take_tokens(entry.sequence):
+                break
+            for victim in entry.victims:
+                self._preempt(victim, draft)
+            self.residency.bring_in(entry.sequence, entry.hits, entry.reserve, self._step)
+            self.population.enter(entry.sequence)
+            entered.add(entry.sequence)
+            draft.add_chunk(entry.sequence)
+        admission.close()
+
+    # --- what a step brought
+
+    def finished(self, step: int) -> None:
+        """Step ``step`` and all before it have finished on the device: what they touched may be reused."""
+        self.pool.complete(step)
+        self.residency.host.complete(step)
+
+    def commit(self, plan: StepPlan, tokens: Iterable[int]) -> list[TokenOutput]:
+        """Take in a finished step's tokens, in the order of ``plan.sampling()``: append, end, publish blocks.
+
+        Tokens of sequences that have ended since are dropped; those of preempted ones are kept.
+        """
+        outputs: list[TokenOutput] = []
+        size = self.settings.block_size
+        supply = iter(tokens)
+        for sequence, token in zip(plan.decodes, supply, strict=False):
+            if sequence.state is not State.FINISHED:
+                self._append(sequence, token, outputs)
+                if not (len(sequence.tokens) - 1) % size and sequence.state is State.RUNNING:
+                    self.residency.publish(sequence, len(sequence.tokens) - 1)
+                    self.population.shares.charge(sequence)
+        for chunk in plan.chunks:
+            self._commit_chunk(chunk, next(supply) if chunk.samples else None, outputs)
+        return outputs
+
+    def _commit_chunk(self, chunk: Chunk, token: int | None, outputs: list[TokenOutput]) -> None:
+        sequence = chunk.sequence
+        if sequence.state is State.RUNNING:
+            self.residency.publish(sequence, chunk.start + chunk.num_tokens)
+        if token is not None and sequence.state is not State.FINISHED:
+            self._append(sequence, token, outputs)
+
+    def _append(self, sequence: Sequence, token: int, outputs: list[TokenOutput]) -> None:
+        reason = sequence.append(token)
+        sequence.awaits_token = False
+        outputs.append(TokenOutput(sequence, token))
+        if reason is not None:
+            self.end(sequence, reason)
 
     def check_integrity(self) -> None:
-        """Raise PoolIntegrityError unless pool, tables, reservation and sets agree. Tests call it after every step."""
-        self.pool.check_integrity(s.blocks for s in self.running)
-        if self._reserved != sum(self._blocks_to_the_end(s) for s in self.running):
-            raise PoolIntegrityError("the reservation differs from what the running sequences can still need")
-        if len(self.running) > self.max_batch_size:
+        """Raise PoolIntegrityError unless all books agree. Tests call it after every step."""
+        self.population.check_integrity()
+        if self.population.num_running > self.settings.max_batch_size:
             raise PoolIntegrityError("more sequences run than there are slots")
-        if any(s.finish_reason is not None or s.num_uncomputed < 1 for s in self.running):
-            raise PoolIntegrityError("a finished sequence is still running")
-        if any(s.blocks for s in self.waiting):
-            raise PoolIntegrityError("a waiting sequence holds blocks")

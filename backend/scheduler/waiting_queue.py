@@ -1,49 +1,80 @@
-"""Order among the waiting: level first, then arrival."""
+"""Order among the waiting: level (raised with age), then fair share between tenants, then arrival.
+
+One heap per (level, tenant), by arrival: a preempted sequence keeps its arrival and so its place. Only the heads of the
+heaps compete, so a step looks at as many sequences as there are tenants, not at all that wait.
+"""
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator
 
-from backend.request import Sequence
+from backend.request import Sequence, State
+from backend.scheduler.fair_share import Account, FairShare, account_of
+
+Rank = tuple[int, float, int]
 
 
 class WaitingQueue:
-    """A heap of waiting sequences. Removal is by mark, so that it costs nothing until the mark comes up."""
+    """Waiting sequences."""
 
-    def __init__(self) -> None:
-        self._heap: list[tuple[tuple[int, int], Sequence]] = []
-        self._members: set[int] = set()
+    def __init__(self, shares: FairShare, ageing_seconds: float) -> None:
+        self._shares = shares
+        self._ageing_seconds = ageing_seconds
+        self._heaps: dict[Account, list[tuple[int, Sequence]]] = {}
+        self._size = 0
 
     def __len__(self) -> int:
-        return len(self._members)
+        return self._size
 
     def __iter__(self) -> Iterator[Sequence]:
-        return (sequence for _, sequence in sorted(self._heap) if sequence.request.request_id in self._members)
+        """All waiting sequences, in no particular order."""
+        return (s for heap in self._heaps.values() for _, s in heap if s.state is State.WAITING)
 
     def push(self, sequence: Sequence) -> None:
-        """Add a sequence; its order is fixed by its level and arrival."""
-        heapq.heappush(self._heap, (sequence.order, sequence))
-        self._members.add(sequence.request.request_id)
+        """Add a waiting sequence; its place follows from level, tenant and arrival."""
+        heap = self._heaps.setdefault(account_of(sequence), [])
+        heapq.heappush(heap, (sequence.request.arrival, sequence))
+        self._size += 1
 
-    def head(self) -> Sequence | None:
-        """The next to be admitted, or None."""
-        while self._heap and self._heap[0][1].request.request_id not in self._members:
-            heapq.heappop(self._heap)
-        return self._heap[0][1] if self._heap else None
+    def discard(self, sequence: Sequence) -> None:
+        """A waiting sequence has ended. It is dropped from its heap when it comes up."""
+        self._size -= 1
 
-    def pop(self) -> Sequence:
-        """Take the head out. Raises IndexError when empty."""
-        sequence = self.head()
-        if sequence is None:
-            raise IndexError("pop from an empty waiting queue")
-        heapq.heappop(self._heap)
-        self._members.remove(sequence.request.request_id)
-        return sequence
+    def take(self, sequence: Sequence) -> None:
+        """Take a candidate out for good. It leaves its heap at once, for it may come back."""
+        self.hide(sequence)
+        self._size -= 1
 
-    def remove(self, sequence: Sequence) -> bool:
-        """Take a sequence out wherever it stands; False if it is not here."""
-        if sequence.request.request_id not in self._members:
-            return False
-        self._members.remove(sequence.request.request_id)
-        return True
+    def hide(self, sequence: Sequence) -> None:
+        """Take a head out of its heap for the rest of this pass, so that who stands behind it comes up."""
+        _, head = heapq.heappop(self._heaps[account_of(sequence)])
+        assert head is sequence
+
+    def unhide(self, sequence: Sequence) -> None:
+        """Put a hidden sequence back, if it still waits."""
+        if sequence.state is State.WAITING:
+            heap = self._heaps.setdefault(account_of(sequence), [])
+            heapq.heappush(heap, (sequence.request.arrival, sequence))
+
+    def candidates(self, now: float) -> Iterator[Sequence]:
+        """The head of each tenant of each level, best first. Safe against changes of the queue while it runs."""
+        heads = [head for account in list(self._heaps) if (head := self._head(account)) is not None]
+        return iter(sorted(heads, key=lambda s: self._rank(s, now)))
+
+    def _rank(self, sequence: Sequence, now: float) -> Rank:
+        """Ageing raises the order of long waiters one level per period; it gives no right to preempt."""
+        request = sequence.request
+        level = request.level
+        if self._ageing_seconds:
+            level = max(1, level - int((now - request.arrived) / self._ageing_seconds))
+        return level, self._shares.of(sequence), request.arrival
+
+    def _head(self, account: Account) -> Sequence | None:
+        heap = self._heaps[account]
+        while heap and heap[0][1].state is not State.WAITING:
+            heapq.heappop(heap)
+        if not heap:
+            del self._heaps[account]
+            return None
+        return heap[0][1]

@@ -1,34 +1,63 @@
 """Small engines on the oracle model, for tests."""
 
 import itertools
+from typing import Any
 
 from backend.engine import Engine
 from backend.kv.block_pool import BlockPool
+from backend.kv.host_pool import HostPool
 from backend.request import Request, Sequence
 from backend.sampling_params import SamplingParams
+from backend.scheduler.costs import PreemptionCosts
 from backend.scheduler.scheduler import Scheduler
+from backend.scheduler.settings import SchedulerSettings
 from tests.oracle import OracleExecutor
 
 BLOCK = 4
 _numbers = itertools.count(1)
 
 
+class Clock:
+    """Seconds that pass only when told to."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
 def oracle_engine(
-    *, blocks: int = 40, slots: int = 4, step_tokens: int = 16, max_seq_len: int = 200
+    *,
+    blocks: int = 40,
+    slots: int = 4,
+    step_tokens: int = 16,
+    max_seq_len: int = 200,
+    host_slots: int = 0,
+    mode: Any = "recompute",
+    overlap: bool = True,
+    clock: Clock | None = None,
+    **settings: Any,
 ) -> tuple[Engine, OracleExecutor]:
-    pool = BlockPool(blocks + 1)
-    scheduler = Scheduler(
-        pool, block_size=BLOCK, max_batch_size=slots, max_num_tokens=step_tokens, max_seq_len=max_seq_len
+    """An engine whose pool has ``blocks`` usable blocks of four tokens. settings: of SchedulerSettings."""
+    settings = {"free_block_reserve": 0.0, **settings}
+    made = SchedulerSettings(
+        block_size=BLOCK, max_batch_size=slots, max_num_tokens=step_tokens, max_seq_len=max_seq_len, **settings
     )
-    executor = OracleExecutor(blocks + 1, BLOCK)
-    return Engine(scheduler, executor), executor
+    costs = PreemptionCosts(seconds_per_token=1.0, seconds_per_block=1.0, mode=mode)
+    scheduler = Scheduler(made, BlockPool(blocks + 1), HostPool(host_slots), costs)
+    executor = OracleExecutor(blocks + 1, BLOCK, host_slots)
+    return Engine(scheduler, executor, overlap=overlap, clock=clock or Clock()), executor
 
 
-def request(prompt: int | tuple[int, ...], max_tokens: int, level: int = 2, **sampling: object) -> Request:
+def request(prompt: int | tuple[int, ...], max_tokens: int, level: int = 2, **fields: Any) -> Request:
+    """prompt: its ids, or how many; these differ from request to request."""
     number = next(_numbers)
     ids = prompt if isinstance(prompt, tuple) else tuple((number * 7 + 13 * n) % 1000 for n in range(prompt))
-    params = SamplingParams(max_tokens=max_tokens, **sampling)  # type: ignore[arg-type]
-    return Request(request_id=number, prompt=ids, sampling=params, level=level, arrival=number)
+    names = ("tenant", "salt", "deadline", "arrived", "stop_watch")
+    own = {name: fields.pop(name) for name in names if name in fields}
+    params = SamplingParams(max_tokens=max_tokens, **fields)
+    return Request(request_id=number, prompt=ids, sampling=params, level=level, arrival=number, **own)
 
 
 def run(engine: Engine, most_steps: int = 10_000) -> int:
@@ -42,8 +71,8 @@ def run(engine: Engine, most_steps: int = 10_000) -> int:
 
 
 def idle(engine: Engine) -> bool:
-    scheduler = engine.scheduler
-    return not scheduler.running and not len(scheduler.waiting) and scheduler.pool.num_free == scheduler.pool.num_usable
+    pool = engine.scheduler.pool
+    return not engine.has_work and pool.num_available == pool.num_usable
 
 
 def outputs(sequences: list[Sequence]) -> list[list[int]]:

@@ -23,7 +23,7 @@ shapes = st.lists(
 def test_any_mix_of_arrivals_and_cancellations_leaves_every_other_text_untouched(
     asked: list[tuple[int, int, int, int]], slots: int, step_tokens: int, blocks: int, data: st.DataObject
 ) -> None:
-    engine, _ = oracle_engine(blocks=blocks, slots=slots, step_tokens=step_tokens)
+    engine, _ = oracle_engine(blocks=blocks, slots=slots, step_tokens=step_tokens, overlap=data.draw(st.booleans()))
     arrivals = sorted(asked, key=lambda shape: shape[3])
     sequences = []
     step = 0
@@ -48,7 +48,7 @@ def test_any_mix_of_arrivals_and_cancellations_leaves_every_other_text_untouched
 
 
 def test_a_request_that_joins_while_others_decode_gets_its_first_token_in_the_next_step() -> None:
-    engine, executor = oracle_engine(slots=9, blocks=200, step_tokens=32)
+    engine, executor = oracle_engine(slots=9, blocks=200, step_tokens=32, overlap=False)
     others = [engine.add(request(4, 40)) for _ in range(8)]
     for _ in range(5):
         engine.step()
@@ -57,17 +57,17 @@ def test_a_request_that_joins_while_others_decode_gets_its_first_token_in_the_ne
     engine.step()
     assert late.num_output == 1
     assert all(s.finish_reason is None for s in others)
-    assert {w.sequence for w in executor.plans[before].work} == {*others, late}
+    assert set(executor.plans[before].sequences) == {*others, late}
 
 
 def test_decoding_goes_on_in_every_step_while_a_long_prompt_is_computed_in_chunks() -> None:
-    engine, executor = oracle_engine(slots=4, blocks=200, step_tokens=8)
+    engine, executor = oracle_engine(slots=4, blocks=200, step_tokens=8, overlap=False)
     decoding = engine.add(request(3, 50))
     engine.step()
     long = engine.add(request(60, 2))
     while long.num_output == 0:
         engine.step()
-    chunks = [w.num_tokens for plan in executor.plans for w in plan.work if w.sequence is long]
+    chunks = [w.num_tokens for plan in executor.plans for w in plan.chunks if w.sequence is long]
     assert chunks == [7] * 8 + [4]
     assert decoding.num_output == len(executor.plans)
 
@@ -76,18 +76,18 @@ def test_urgent_requests_are_admitted_before_less_urgent_ones_that_came_earlier(
     engine, executor = oracle_engine(slots=1)
     low, urgent, normal = (engine.add(request(4, 2, level)) for level in (3, 1, 2))
     run(engine)
-    order = list(dict.fromkeys(w.sequence for plan in executor.plans for w in plan.work))
+    order = list(dict.fromkeys(s for plan in executor.plans for s in plan.sequences))
     assert order == [urgent, normal, low]
 
 
 def test_a_large_request_is_not_passed_over_by_small_ones_behind_it() -> None:
-    engine, executor = oracle_engine(slots=4, blocks=12)
+    engine, executor = oracle_engine(slots=4, blocks=12, guaranteed_no_evict=True)
     first = engine.add(request(20, 8))
     engine.step()
     large = engine.add(request(30, 10))
     small = [engine.add(request(2, 2)) for _ in range(3)]
     run(engine)
-    order = list(dict.fromkeys(w.sequence for plan in executor.plans for w in plan.work))
+    order = list(dict.fromkeys(s for plan in executor.plans for s in plan.sequences))
     assert order == [first, large, *small]
 
 
@@ -132,7 +132,7 @@ def test_sequences_end_by_eos_stop_id_and_length_each_with_its_reason() -> None:
 
 
 def test_cancelling_in_any_state_any_number_of_times_frees_the_blocks_once() -> None:
-    engine, _ = oracle_engine(slots=1)
+    engine, _ = oracle_engine(slots=1, overlap=False)
     running, waiting = engine.add(request(4, 9)), engine.add(request(4, 9))
     engine.step()
     assert [engine.cancel(s) for s in (running, running, waiting, waiting)] == [True, False, True, False]
@@ -141,7 +141,7 @@ def test_cancelling_in_any_state_any_number_of_times_frees_the_blocks_once() -> 
 
 
 def test_a_failing_step_ends_the_sequences_it_touched_and_no_others() -> None:
-    engine, executor = oracle_engine(slots=2)
+    engine, executor = oracle_engine(slots=2, overlap=False)
     touched = [engine.add(request(4, 9)) for _ in range(2)]
     untouched = engine.add(request(4, 9))
     launch, executor.launch = executor.launch, lambda plan: 1 / 0  # type: ignore[assignment,method-assign,return-value]
@@ -157,15 +157,20 @@ def test_a_failing_step_ends_the_sequences_it_touched_and_no_others() -> None:
 def test_every_step_is_shown_to_the_watch() -> None:
     engine, _ = oracle_engine()
     seen: list[StepTrace] = []
-    engine._watch = seen.append
+    engine.watch = seen.append
     sequence = engine.add(request(20, 3))
     run(engine)
-    assert [trace.plan.num_tokens for trace in seen] == [16, 4, 1, 1]
-    assert [output.token for trace in seen for output in trace.outputs] == list(sequence.output)
+    number = sequence.request.request_id
+    assert [trace.work for trace in seen] == [
+        [(number, 0, 16)],
+        [(number, 16, 4)],
+        [(number, 20, 1)],
+        [(number, 21, 1)],
+    ]
 
 
 def test_the_oracle_notices_a_block_that_belongs_to_another() -> None:
-    engine, _ = oracle_engine()
+    engine, _ = oracle_engine(overlap=False)
     one, other = engine.add(request(6, 8)), engine.add(request(6, 8))
     engine.step()
     one.blocks[0] = other.blocks[0]

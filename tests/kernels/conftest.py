@@ -1,7 +1,24 @@
+from collections.abc import Callable
+
 import pytest
 import torch
+
+from kernels.table import Operations, cpu_operations, reference_operations
+
+_MAKE: dict[str, Callable[[], Operations]] = {"reference": reference_operations, "cpu": lambda: cpu_operations(2)}
 
 
 @pytest.fixture(autouse=True, scope="session")
 def one_thread() -> None:
     torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session", params=_MAKE)
+def operations(request: pytest.FixtureRequest) -> Operations:
+    """Each set of operations that runs on the CPU, one after the other."""
+    return _MAKE[request.param]()
+
+
+@pytest.fixture(scope="session")
+def compiled() -> Operations:
+    return cpu_operations(2)

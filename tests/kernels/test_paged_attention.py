@@ -1,3 +1,4 @@
+import dataclasses
 import math
 import random
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from kernels.paged_attention.reference import paged_attention
+from kernels.table import Operations, PagedAttention
 
 Shape = tuple[int, int]  # (query rows, keys) of one sequence
 
@@ -26,8 +28,14 @@ class Case:
     keys: list[Tensor]  # per sequence [length, Hkv, D]
     values: list[Tensor]
 
-    def run(self, scale: float = 0.3, window: int | None = None, softcap: float | None = None) -> Tensor:
-        return paged_attention(
+    def run(
+        self,
+        attention: PagedAttention = paged_attention,
+        scale: float = 0.3,
+        window: int | None = None,
+        softcap: float | None = None,
+    ) -> Tensor:
+        return attention(
             self.q,
             self.pool,
             self.layer,
@@ -96,30 +104,64 @@ def naive(case: Case, scale: float = 0.3, window: int | None = None, softcap: fl
     return output
 
 
-def check(case: Case, **options: float | None) -> None:
-    found = case.run(**options)
+@pytest.fixture(scope="session")
+def attention(operations: Operations) -> PagedAttention:
+    return operations.paged_attention
+
+
+def check(attention: PagedAttention, case: Case, **options: float | None) -> None:
+    found = case.run(attention, **options)
     torch.testing.assert_close(found.double(), naive(case, **options), rtol=1e-4, atol=2e-5)
 
 
-@pytest.mark.parametrize("group", [1, 3, 4])
-@pytest.mark.parametrize("size", [64, 80, 128, 256])
+@pytest.mark.parametrize("group", [1, 3, 4, 7, 8])
+@pytest.mark.parametrize("size", [64, 80, 96, 128, 256])
 @pytest.mark.parametrize("block_size", [16, 32])
-def test_head_sizes_groups_and_block_sizes(size: int, block_size: int, group: int) -> None:
+def test_head_sizes_groups_and_block_sizes(attention: PagedAttention, size: int, block_size: int, group: int) -> None:
     case = make_case([(1, 33), (3, 17), (1, 5)], size=size, block_size=block_size, group=group)
-    check(case, scale=size**-0.5)
+    check(attention, case, scale=size**-0.5)
 
 
 @pytest.mark.parametrize("length", [1, 2, 15, 16, 17, 31, 32, 33])
-def test_lengths_around_block_edges(length: int) -> None:
+def test_lengths_around_block_edges(attention: PagedAttention, length: int) -> None:
     case = make_case([(1, length), (length, length), (-(-length // 2), length)], block_size=16)
-    check(case)
+    check(attention, case)
 
 
 @pytest.mark.parametrize("softcap", [None, 1.5])
 @pytest.mark.parametrize("window", [1, 2, 4, 5, 16, 100, None])
-def test_windows_and_caps(window: int | None, softcap: float | None) -> None:
+def test_windows_and_caps(attention: PagedAttention, window: int | None, softcap: float | None) -> None:
     case = make_case([(7, 19), (1, 13), (5, 5), (1, 1), (1, 16)])
-    check(case, window=window, softcap=softcap)
+    check(attention, case, window=window, softcap=softcap)
+
+
+def test_a_mixed_batch_of_long_sequences(attention: PagedAttention) -> None:
+    # One row over more keys than one task takes, a few rows, and a chunk of several tiles, each from its own blocks.
+    case = make_case([(1, 1328), (5, 18), (129, 463)], kv_heads=3, group=3, size=64, block_size=16)
+    for window in (None, 700):
+        torch.testing.assert_close(case.run(attention, window=window), case.run(window=window), rtol=1e-4, atol=2e-5)
+
+
+def test_gemmas_shape(attention: PagedAttention) -> None:
+    case = make_case([(1, 600), (40, 90)], kv_heads=1, group=4, size=256, block_size=16)
+    for options in ({}, {"window": 512}, {"window": 30, "softcap": 20.0}):
+        expected = case.run(scale=1 / 16, **options)
+        torch.testing.assert_close(case.run(attention, scale=1 / 16, **options), expected, rtol=1e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("score", [80.0, -80.0])
+def test_scores_far_from_zero_neither_overflow_nor_vanish(attention: PagedAttention, score: float) -> None:
+    case = make_case([(1, 90), (70, 90)])
+    case.q.fill_(1.0)
+    pool = case.pool.clone()
+    pool[:, 1, 0] = torch.where(pool[:, 1, 0].isnan(), torch.nan, score)
+    flat = dataclasses.replace(case, pool=pool)  # all scores are equal, so each row is the mean of the values it sees
+    torch.testing.assert_close(
+        flat.run(attention, scale=1.0)[0, 0], case.values[0][:, 0].mean(dim=0), rtol=1e-4, atol=1e-5
+    )
+    torch.testing.assert_close(
+        flat.run(attention, scale=1.0)[-1, 3], case.values[1][:, 1].mean(dim=0), rtol=1e-4, atol=1e-5
+    )
 
 
 @settings(max_examples=40, deadline=None)
@@ -135,6 +177,7 @@ def test_windows_and_caps(window: int | None, softcap: float | None) -> None:
     seed=st.integers(0, 999),
 )
 def test_any_ragged_batch(
+    attention: PagedAttention,
     shapes: list[Shape],
     kv_heads: int,
     group: int,
@@ -144,35 +187,35 @@ def test_any_ragged_batch(
     seed: int,
 ) -> None:
     case = make_case(shapes, kv_heads=kv_heads, group=group, block_size=block_size, seed=seed)
-    check(case, window=window, softcap=softcap)
+    check(attention, case, window=window, softcap=softcap)
 
 
-def test_blocks_that_left_the_window_may_be_given_away() -> None:
+def test_blocks_that_left_the_window_may_be_given_away(attention: PagedAttention) -> None:
     case = make_case([(1, 19), (3, 18)])
-    expected = case.run(window=5)
+    expected = case.run(attention, window=5)
     case.tables[0, :3] = 0  # holds positions 0 .. 11; the row at 18 sees from 14 on
     case.tables[1, :2] = 0  # holds positions 0 .. 7; the row at 15 sees from 11 on
-    torch.testing.assert_close(case.run(window=5), expected)
+    torch.testing.assert_close(case.run(attention, window=5), expected)
 
 
-def test_sequences_without_rows_and_rows_without_sequence_stay_zero() -> None:
+def test_sequences_without_rows_and_rows_without_sequence_stay_zero(attention: PagedAttention) -> None:
     case = make_case([(2, 5), (0, 6), (1, 3)])
     padded = torch.cat((case.q, torch.full((4, 4, 8), 3.0)))
-    found = paged_attention(
+    found = attention(
         padded, case.pool, 1, case.tables, case.query_start, case.kv_lengths, scale=0.3, window=None, softcap=None
     )
     torch.testing.assert_close(found[:3].double(), naive(case), rtol=1e-4, atol=2e-5)
     assert not found[3:].any()
 
 
-def test_a_padding_sequence_of_one_row_and_no_keys_gives_zeros() -> None:
+def test_a_padding_sequence_of_one_row_and_no_keys_gives_zeros(attention: PagedAttention) -> None:
     case = make_case([(1, 5), (1, 0)])
-    found = case.run()
+    found = case.run(attention)
     assert not found[1].any()
     assert found[0].isfinite().all()
 
 
-def test_the_output_has_the_dtype_of_the_queries_and_float32_arithmetic() -> None:
+def test_the_reference_has_the_dtype_of_the_queries_and_float32_arithmetic() -> None:
     case = make_case([(1, 30), (4, 12)])
     narrow = paged_attention(
         case.q.bfloat16(),

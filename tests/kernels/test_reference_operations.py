@@ -5,12 +5,11 @@ import math
 import pytest
 import torch
 
-from kernels import table
-from kernels.gated_activation.reference import gated_activation
 from kernels.kv_write.reference import kv_write
-from kernels.linear.reference import linear
 from kernels.rms_norm.reference import rms_norm
 from kernels.rope.reference import rope
+from kernels.rope_and_write.reference import rope_and_write
+from kernels.table import Operations
 
 
 @pytest.mark.parametrize("size", [64, 80, 128, 256])
@@ -62,14 +61,39 @@ def test_padding_rows_may_share_a_slot_of_the_null_block() -> None:
 
 
 @pytest.mark.parametrize("offset", [0.0, 1.0])
-@pytest.mark.parametrize("shape", [(5, 80), (3, 4, 64)])
-def test_rms_norm(shape: tuple[int, ...], offset: float) -> None:
+@pytest.mark.parametrize("shape", [(5, 80), (3, 4, 64), (70, 300)])
+def test_rms_norm(operations: Operations, shape: tuple[int, ...], offset: float) -> None:
     torch.manual_seed(0)
     x, weight = torch.randn(shape) * 3, torch.randn(shape[-1])
     wide = x.double()
     mean_square = sum(wide[..., i] ** 2 for i in range(shape[-1])) / shape[-1]
     expected = wide / (mean_square + 0.01).sqrt()[..., None] * (weight.double() + offset)
-    torch.testing.assert_close(rms_norm(x, weight, 0.01, offset).double(), expected, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(operations.rms_norm(x, weight, 0.01, offset).double(), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_the_norm_of_a_sum_and_the_sum(operations: Operations) -> None:
+    torch.manual_seed(0)
+    x, residual, weight = torch.randn(5, 160)[:, :80], torch.randn(5, 80), torch.randn(80)
+    normed, total = operations.add_rms_norm(x, residual, weight, 0.01, 1.0)
+    torch.testing.assert_close(total, x + residual)
+    torch.testing.assert_close(normed, rms_norm(x + residual, weight, 0.01, 1.0))
+
+
+@pytest.mark.parametrize("with_norms", [False, True])
+@pytest.mark.parametrize(("size", "heads", "kv_heads"), [(64, 9, 3), (80, 4, 4), (256, 4, 1), (8, 7, 1)])
+@pytest.mark.parametrize("rows", [1, 33])
+def test_queries_and_keys_are_rotated_and_keys_and_values_stored(
+    operations: Operations, rows: int, size: int, heads: int, kv_heads: int, with_norms: bool
+) -> None:
+    torch.manual_seed(0)
+    qkv, angles = torch.randn(rows, (heads + 2 * kv_heads) * size), torch.randn(rows, size // 2) * 10
+    norms = (torch.randn(size), torch.randn(size)) if with_norms else (None, None)
+    slots = torch.randperm(5 * 16)[:rows] + 16
+    pools = [torch.full((6, 3, 2, kv_heads, 16, size), torch.nan) for _ in range(2)]
+    arguments = [(qkv.clone(), angles.cos(), angles.sin(), pool, 1, slots, *norms, 1e-5, 0.0) for pool in pools]
+    found, expected = operations.rope_and_write(*arguments[0]), rope_and_write(*arguments[1])
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(pools[0], pools[1], rtol=1e-5, atol=1e-5, equal_nan=True)
 
 
 def test_rms_norm_of_narrow_numbers_does_not_overflow_in_the_square() -> None:
@@ -78,7 +102,7 @@ def test_rms_norm_of_narrow_numbers_does_not_overflow_in_the_square() -> None:
 
 
 def _silu(x: float) -> float:
-    return x / (1 + math.exp(-x))
+    return x / (1 + math.exp(-x)) if x > -500 else 0.0
 
 
 def _gelu_tanh(x: float) -> float:
@@ -86,20 +110,34 @@ def _gelu_tanh(x: float) -> float:
 
 
 @pytest.mark.parametrize(("name", "function"), [("silu", _silu), ("gelu_tanh", _gelu_tanh)])
-def test_the_first_half_gates_the_second(name: str, function: object) -> None:
+def test_the_first_half_gates_the_second(operations: Operations, name: str, function: object) -> None:
     torch.manual_seed(0)
     gate_up = torch.randn(4, 14) * 3
+    gate_up[0, :7] = torch.tensor([-300.0, -90.0, -20.0, 0.0, 20.0, 90.0, 300.0])
     expected = [[function(float(row[i])) * float(row[i + 7]) for i in range(7)] for row in gate_up]  # type: ignore[operator]
-    torch.testing.assert_close(gated_activation(gate_up, name), torch.tensor(expected), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(operations.gated_activation(gate_up, name), torch.tensor(expected), rtol=1e-5, atol=1e-5)
 
 
-def test_an_unknown_activation_is_refused_by_name() -> None:
+def test_a_gate_that_is_not_a_number_stays_one(operations: Operations) -> None:
+    gate_up = torch.full((1, 4), torch.nan)
+    gate_up[0, 1:] = 1.0
+    assert operations.gated_activation(gate_up, "silu").isnan().tolist() == [[True, False]]
+
+
+def test_large_batches_are_gated_like_small_ones(operations: Operations) -> None:
+    torch.manual_seed(0)
+    gate_up = torch.randn(300, 126) * 3
+    whole = operations.gated_activation(gate_up, "silu")
+    torch.testing.assert_close(whole[150:151], operations.gated_activation(gate_up[150:151], "silu"))
+
+
+def test_an_unknown_activation_is_refused_by_name(operations: Operations) -> None:
     with pytest.raises(ValueError, match="activation 'relu': expected 'silu' or 'gelu_tanh'"):
-        gated_activation(torch.zeros(1, 2), "relu")
+        operations.gated_activation(torch.zeros(1, 2), "relu")
 
 
 @pytest.mark.parametrize("with_bias", [False, True])
-def test_linear(with_bias: bool) -> None:
+def test_linear(operations: Operations, with_bias: bool) -> None:
     torch.manual_seed(0)
     x, weight, bias = torch.randn(3, 5), torch.randn(4, 5), torch.randn(4) if with_bias else None
     expected = torch.zeros(3, 4, dtype=torch.float64)
@@ -107,11 +145,10 @@ def test_linear(with_bias: bool) -> None:
         for out in range(4):
             products = [float(x[row, i]) * float(weight[out, i]) for i in range(5)]
             expected[row, out] = math.fsum([*products, float(bias[out]) if bias is not None else 0.0])
-    torch.testing.assert_close(linear(x, weight, bias).double(), expected, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(operations.linear(x, operations.pack_linear(weight), bias).double(), expected, rtol=1e-5, atol=1e-5)
 
 
-def test_the_table_holds_each_operation_with_the_parameters_its_protocol_names() -> None:
-    operations = table.reference_operations()
+def test_the_table_holds_each_operation_with_the_parameters_its_protocol_names(operations: Operations) -> None:
     for field in dataclasses.fields(operations):
         found = inspect.signature(getattr(operations, field.name)).parameters
         promised = inspect.signature(field.type.__call__).parameters  # type: ignore[union-attr]

@@ -57,9 +57,13 @@ def test_the_prompt_equals_the_one_that_transformers_renders(tmp_path):
     from transformers.utils.chat_template_utils import render_jinja_template
 
     template = (
-        "{% for m in messages %}\n    {% if loop.first %}{% continue %}{% endif %}\n{{ m | tojson }}\n"
-        "  {% generation %}{{ m.content }}{% endgeneration %}{% endfor %}"
-    ).replace("{% generation %}", "").replace("{% endgeneration %}", "")
+        (
+            "{% for m in messages %}\n    {% if loop.first %}{% continue %}{% endif %}\n{{ m | tojson }}\n"
+            "  {% generation %}{{ m.content }}{% endgeneration %}{% endfor %}"
+        )
+        .replace("{% generation %}", "")
+        .replace("{% endgeneration %}", "")
+    )
     _config(tmp_path, chat_template=template)
     messages = [*MESSAGES, {"role": "assistant", "content": "<b>'q'"}]
     theirs, _ = render_jinja_template([messages], chat_template=template, add_generation_prompt=True)

@@ -8,7 +8,7 @@ from scripts.launcher.server_log import ServerLog, load_failure
 
 HEAD = "E1129 13:09:12.457612 4326 model_lifecycle.cc:642] "
 FAILED = (
-    HEAD + r'''"failed to load 'bad' version 1: Internal: TritonModelException: the pool \"p\" needs 12 GiB, '''
+    HEAD + r""""failed to load 'bad' version 1: Internal: TritonModelException: the pool \"p\" needs 12 GiB, """
     r'''4 GiB is free\n\nAt:\n  repo/bad/1/model.py(4): initialize\n"'''
 )
 NOISE = 'W1129 13:09:11.158787 4326 pinned_memory_manager.cc:273] "Unable to allocate pinned system memory, ..."'

@@ -6,7 +6,7 @@ import torch
 from backend.model.config import ModelConfig
 from backend.model.decoder import Decoder
 from backend.model.weights import load_weights
-from kernels.table import reference_operations
+from kernels.table import Operations, cpu_operations, reference_operations
 from tests.model.tiny_models import Saved, save_tiny
 
 
@@ -26,6 +26,11 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Saved]:
         return made[name]
 
     return get
+
+
+@pytest.fixture(scope="session")
+def compiled() -> Operations:
+    return cpu_operations(2)
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from backend.model.config import ModelConfig
 from backend.model.decoder import Decoder
 from backend.model.weights import load_weights
-from kernels.table import reference_operations
+from kernels.table import Operations, reference_operations
 from tests.model.paged_run import PagedRun
 from tests.model.tiny_models import TINY, Saved
 
@@ -40,6 +40,15 @@ def test_logits_of_every_position_equal_transformers(
     name: str, steps: list[list[tuple[int, int]]], saved: GetSaved, decoder: GetDecoder
 ) -> None:
     assert worst_difference(saved(name), decoder(name), steps) < TOLERANCE
+
+
+@pytest.mark.parametrize("name", ["llama-untied-sharded", "llama-biases", "mistral-window", "qwen3", "gemma3-final-cap"])
+def test_compiled_operations_give_the_same_logits(name: str, saved: GetSaved, compiled: Operations) -> None:
+    config = ModelConfig.from_directory(saved(name).path)
+    weights = load_weights(saved(name).path, config, progress=False, pack=compiled.pack_linear)
+    found = Decoder(config, weights, compiled)
+    for steps in (WHOLE, MIXED, ONE_BY_ONE):
+        assert worst_difference(saved(name), found, steps) < TOLERANCE
 
 
 @pytest.mark.parametrize("name", ["llama-tied", "mistral-window", "gemma3"])

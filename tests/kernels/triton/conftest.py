@@ -7,33 +7,22 @@ their own.
 """
 
 import os
-import sys
 
 import pytest
 import torch
 
-NIGHTLY = os.environ.get("TESTS_NIGHTLY") == "1"
-IMPORTED_BEFORE = "triton" in sys.modules
 os.environ.setdefault("TRITON_INTERPRET", "1")
 
 import triton.language  # noqa: E402
 from triton.runtime.interpreter import InterpretedFunction  # noqa: E402
 
+from tests.kernels.triton import exact_casts  # noqa: E402
+
 INTERPRETING = isinstance(triton.language.cdiv, InterpretedFunction)
+exact_casts.correct()
 collect_ignore_glob: list[str] = []
 if not INTERPRETING:
     collect_ignore_glob += ["test_triton_*.py"]
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "nightly: exhaustive; runs with TESTS_NIGHTLY=1 only")
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    if not NIGHTLY:
-        for item in items:
-            if item.get_closest_marker("nightly"):
-                item.add_marker(pytest.mark.skip(reason="nightly: set TESTS_NIGHTLY=1"))
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -1,0 +1,94 @@
+"""Admission: which waiting sequence may enter now, and over whom. Decides; changes nothing but who is hidden."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+from backend.kv.prefix_cache import Node
+from backend.request import Sequence
+from backend.scheduler.population import Population
+from backend.scheduler.preemption import Shortage, VictimChooser
+from backend.scheduler.residency import Residency
+from backend.scheduler.settings import SchedulerSettings
+
+_MOST_PASSED_OVER = 32
+"""Sequences that may be passed over in one pass: looking through a long queue in every step costs time."""
+
+
+class Entry(NamedTuple):
+    """How a sequence can enter: with which cached blocks, reserved to its end or not, over which victims."""
+
+    sequence: Sequence
+    hits: list[Node]
+    reserve: bool
+    victims: list[Sequence]
+
+
+class Admission:
+    """One pass over the waiting; made anew for each step. ``close`` puts back who was passed over."""
+
+    def __init__(
+        self, settings: SchedulerSettings, population: Population, residency: Residency, chooser: VictimChooser
+    ) -> None:
+        self._settings = settings
+        self._population = population
+        self._residency = residency
+        self._chooser = chooser
+        self._passed_over: list[Sequence] = []
+
+    def next(self, now: float, untouchable: Collection[Sequence]) -> Entry | None:
+        """The next to enter. Who cannot keeps out all but the strictly more urgent, so the large do not starve.
+
+        untouchable: sequences that entered in this very step; their copies have not been made.
+        """
+        while (found := self._first(now, untouchable)) is not None:
+            if isinstance(found, Entry):
+                return found
+            if len(self._passed_over) >= _MOST_PASSED_OVER:
+                return None
+            self._population.waiting.hide(found)
+            self._passed_over.append(found)
+        return None
+
+    def close(self) -> None:
+        """End the pass."""
+        for sequence in self._passed_over:
+            self._population.waiting.unhide(sequence)
+
+    def _first(self, now: float, untouchable: Collection[Sequence]) -> Entry | Sequence | None:
+        """An entry; or a sequence to be passed over, as it waits for something that is under way; or None."""
+        barrier: int | None = None
+        for sequence in self._population.waiting.candidates(now):
+            if barrier is not None and sequence.request.level >= barrier:
+                continue
+            hits = self._residency.hits(sequence)
+            if sequence.awaits_token or self._residency.being_computed_for(sequence, hits):
+                return sequence
+            entry = self._entry(sequence, hits, untouchable)
+            if entry is not None:
+                return entry
+            barrier = sequence.request.level
+        return None
+
+    def _entry(self, sequence: Sequence, hits: list[Node], untouchable: Collection[Sequence]) -> Entry | None:
+        """Proven before anything is touched: slots and blocks suffice, with the victims' if need be."""
+        settings, residency = self._settings, self._residency
+        reserve = settings.guaranteed_no_evict or sequence.num_preemptions >= settings.preemption_cap
+        slots = self._population.num_running + 1 - settings.max_batch_size
+        spare = residency.available(sequence) - residency.needed(sequence, hits, reserve)
+        if slots <= 0 and spare >= self._kept_free():
+            return Entry(sequence, hits, reserve, [])
+        level = sequence.request.level
+        lower = [s for s in self._population.running if s.request.level > level and s not in untouchable]
+        if not (settings.preemption and lower):
+            return None
+        kept = frozenset(node.block for node in hits)
+        victims = self._chooser.choose(lower, Shortage(slots, -spare), lambda chosen: residency.gain(chosen, kept))
+        return None if victims is None else Entry(sequence, hits, reserve, victims)
+
+    def _kept_free(self) -> int:
+        """Blocks that admission leaves to the growth of those that run."""
+        if not self._population.num_running:
+            return 0
+        return int(self._residency.pool.num_usable * self._settings.free_block_reserve)

@@ -1,0 +1,117 @@
+"""StepDraft: a step while it is being planned. What goes in moves cursors; what is dropped moves them back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from operator import attrgetter
+
+from backend.request import Sequence
+from backend.scheduler.plan import Chunk
+from backend.scheduler.population import Population
+from backend.scheduler.settings import SchedulerSettings
+from backend.scheduler.step_time import StepTime
+
+_ORDER = attrgetter("order")
+
+
+class StepDraft:
+    """Decodes and chunks of one step, and the tokens that are left of its budget."""
+
+    def __init__(self, settings: SchedulerSettings, population: Population, step_time: StepTime) -> None:
+        self.decodes: list[Sequence] = []
+        self.chunks: list[Chunk] = []
+        self._settings = settings
+        self._population = population
+        self._step_time = step_time
+        self._num_chunk_tokens = 0
+
+    @property
+    def budget(self) -> int:
+        """Tokens that the step may still take on."""
+        return self._settings.max_num_tokens - len(self.decodes) - self._num_chunk_tokens
+
+    def add_decodes(self, sequences: Iterable[Sequence]) -> list[Sequence]:
+        """One token each, where there is room for it; returns those that need a block first.
+
+        The hot loop: two comparisons and an addition per sequence, everything else once per block.
+        """
+        decodes, growing = self.decodes, []
+        for sequence in sequences:
+            cursor = sequence.num_computed
+            if cursor < sequence.capacity:
+                sequence.num_computed = cursor + 1
+                decodes.append(sequence)
+            elif cursor < sequence.limit:
+                growing.append(sequence)
+            # Else the last token that its length allows is being computed.
+        return growing
+
+    def add_chunk(self, sequence: Sequence) -> None:
+        """As many tokens as budget and step-time target allow; a more urgent prompt takes tokens from decodes."""
+        wanted = sequence.num_uncomputed
+        if wanted > self.budget:
+            self._take_tokens(sequence, wanted - self.budget)
+        count = min(wanted, self.budget, self._within_target(sequence))
+        if count < 1:
+            return
+        start, end = sequence.num_computed, sequence.num_computed + count
+        sequence.num_computed = end
+        self._num_chunk_tokens += count
+        self.chunks.append(Chunk(sequence, start, count, end == sequence.num_tokens))
+        if end == sequence.num_tokens:
+            self._population.decode(sequence)
+
+    def can_take_tokens(self, sequence: Sequence) -> bool:
+        """Whether anything less urgent is in the step."""
+        level = sequence.request.level
+        return any(s.request.level > level for s in self.decodes) or any(
+            chunk.sequence.request.level > level for chunk in self.chunks
+        )
+
+    def _take_tokens(self, sequence: Sequence, lacking: int) -> None:
+        """Let less urgent work sit this step out, the least urgent first; it loses time, nothing else.
+
+        Chunks go before decodes: a stream's gap is felt, a prompt's delay is not.
+        """
+        level, enough = sequence.request.level, self.budget + lacking
+        chunks = [chunk.sequence for chunk in self.chunks if chunk.sequence.request.level > level]
+        decodes = [s for s in self.decodes if s.request.level > level]
+        for group in (chunks, decodes):
+            for other in sorted(group, key=_ORDER, reverse=True):
+                if self.budget < enough:
+                    self.drop(other)
+
+    def _within_target(self, sequence: Sequence) -> int:
+        """Tokens that the step may take on without widening the gaps of streams that are no less urgent."""
+        target, level = self._settings.target_step_seconds, sequence.request.level
+        if not target or not any(s.request.level <= level for s in self.decodes):
+            return self._settings.max_num_tokens
+        fitting = self._step_time.tokens_within(target)
+        if fitting is None:
+            fitting = self._settings.max_num_tokens
+        planned = len(self.decodes) + self._num_chunk_tokens
+        # Never nothing at all: both sides are to get on.
+        return max(fitting - planned, 0 if self.chunks else self._settings.block_size)
+
+    def add_left_out(self) -> None:
+        """Give what is left of the budget to prefilling sequences that have nothing in this step."""
+        planned = {chunk.sequence for chunk in self.chunks}
+        for sequence in sorted(self._population.prefilling.values(), key=_ORDER):
+            if sequence not in planned and self.budget > 0:
+                self.add_chunk(sequence)
+
+    def drop(self, sequence: Sequence) -> None:
+        """Take out whatever the sequence has in this step."""
+        for n, other in enumerate(self.decodes):
+            if other is sequence:
+                del self.decodes[n]
+                sequence.num_computed -= 1
+                return
+        for n, chunk in enumerate(self.chunks):
+            if chunk.sequence is sequence:
+                del self.chunks[n]
+                sequence.num_computed = chunk.start
+                self._num_chunk_tokens -= chunk.num_tokens
+                if chunk.samples:
+                    self._population.prefill(sequence)
+                return

@@ -1,0 +1,117 @@
+"""Population: which sequences wait, which run, and how one passes from state to state.
+
+    add ──> WAITING ──enter──> RUNNING ──end──> FINISHED
+               ^  └──────────end──────────────────^
+               └───preempt───────┘
+
+A running sequence is prefilling until all its known tokens are planned, then decoding.
+"""
+
+from __future__ import annotations
+
+import heapq
+
+from backend.kv.block_pool import PoolIntegrityError
+from backend.request import FinishReason, Request, Sequence, State
+from backend.scheduler.fair_share import FairShare
+from backend.scheduler.residency import Residency
+from backend.scheduler.settings import SchedulerSettings
+from backend.scheduler.waiting_queue import WaitingQueue
+
+
+class Population:
+    """Owns the waiting queue, the running sets and the deadlines. Every change of a sequence's state is here."""
+
+    def __init__(self, settings: SchedulerSettings, residency: Residency) -> None:
+        self.shares = FairShare(settings.input_weight, settings.output_weight)
+        self.waiting = WaitingQueue(self.shares, settings.ageing_seconds)
+        self.decoding: dict[int, Sequence] = {}
+        self.prefilling: dict[int, Sequence] = {}
+        self.num_preemptions = 0
+        self._residency = residency
+        self._deadlines: list[tuple[float, int, Sequence]] = []
+
+    @property
+    def running(self) -> list[Sequence]:
+        """The sequences that hold a slot."""
+        return [*self.decoding.values(), *self.prefilling.values()]
+
+    @property
+    def num_running(self) -> int:
+        """Slots in use."""
+        return len(self.decoding) + len(self.prefilling)
+
+    def add(self, request: Request) -> Sequence:
+        """A request arrives, and waits."""
+        sequence = Sequence(request)
+        self.shares.enter(sequence)
+        self.waiting.push(sequence)
+        if request.deadline is not None:
+            heapq.heappush(self._deadlines, (request.deadline, request.arrival, sequence))
+        return sequence
+
+    def enter(self, sequence: Sequence) -> None:
+        """A waiting sequence, which has been brought in, runs."""
+        self.waiting.take(sequence)
+        sequence.state = State.RUNNING
+        self.shares.charge(sequence)
+        self.prefilling[sequence.request.request_id] = sequence
+
+    def decode(self, sequence: Sequence) -> None:
+        """All known tokens of a prefilling sequence are planned."""
+        request_id = sequence.request.request_id
+        del self.prefilling[request_id]
+        self.decoding[request_id] = sequence
+
+    def prefill(self, sequence: Sequence) -> None:
+        """The chunk that would have ended its prefill is dropped."""
+        request_id = sequence.request.request_id
+        del self.decoding[request_id]
+        self.prefilling[request_id] = sequence
+
+    def preempt(self, sequence: Sequence, fence: int) -> None:
+        """A running sequence waits again, with its arrival and its tokens; its blocks are taken."""
+        self._leave_slot(sequence)
+        # The cursor stands at the end while a launched step's token is not known; that token is still welcome.
+        sequence.awaits_token = sequence.num_computed == sequence.num_tokens
+        self._residency.take_out(sequence, fence)
+        sequence.state = State.WAITING
+        sequence.num_preemptions += 1
+        self.num_preemptions += 1
+        self.waiting.push(sequence)
+
+    def end(self, sequence: Sequence, reason: FinishReason, fence: int) -> bool:
+        """A sequence ends, in whatever state it is; False if it had ended before."""
+        state = sequence.state
+        if state is State.FINISHED:
+            return False
+        sequence.state = State.FINISHED
+        sequence.finish_reason = reason
+        if state is State.WAITING:
+            self.waiting.discard(sequence)
+        else:
+            self._leave_slot(sequence)
+        self._residency.release(sequence, fence)
+        self.shares.leave(sequence)
+        return True
+
+    def _leave_slot(self, sequence: Sequence) -> None:
+        request_id = sequence.request.request_id
+        if self.decoding.pop(request_id, None) is None:
+            del self.prefilling[request_id]
+
+    def overdue(self, now: float) -> list[Sequence]:
+        """Sequences whose deadline has come, each once; some may have ended."""
+        found = []
+        while self._deadlines and self._deadlines[0][0] <= now:
+            found.append(heapq.heappop(self._deadlines)[2])
+        return found
+
+    def check_integrity(self) -> None:
+        """Raise PoolIntegrityError unless states and sets agree."""
+        waiting = list(self.waiting)
+        if any(s.state is not State.RUNNING for s in self.running) or len(waiting) != len(self.waiting):
+            raise PoolIntegrityError("a sequence is in two places, or in none")
+        if set(self.decoding) & set(self.prefilling):
+            raise PoolIntegrityError("a sequence both prefills and decodes")
+        self._residency.check_integrity(self.running, waiting)

@@ -1,0 +1,34 @@
+"""What a scheduler is told at load, and never again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SchedulerSettings:
+    """Limits and policy of a scheduler.
+
+    block_size: token slots of a block. max_batch_size: slots. max_num_tokens: tokens that a step may compute.
+    max_seq_len: prompt + output of a sequence. guaranteed_no_evict: admit what the pool can hold to its end, and
+    never preempt for growth; otherwise (TensorRT-LLM's max_utilization) admit what fits now and preempt when it does
+    not. preemption: whether a more urgent request may take from less urgent ones. preemption_cap: after so many
+    preemptions a sequence is admitted again only with its end reserved. free_block_reserve: share of the pool that
+    admission leaves free while something runs. ageing_seconds: a waiter moves up one level in order per so many
+    seconds; 0 = never. target_step_seconds: prompt chunks are cut so that a step with decoding sequences stays within this;
+    0 = no target. input_weight, output_weight: what a token costs its tenant's share.
+    """
+
+    block_size: int
+    max_batch_size: int
+    max_num_tokens: int
+    max_seq_len: int
+    guaranteed_no_evict: bool = False
+    preemption: bool = True
+    prefix_cache: bool = True
+    preemption_cap: int = 3
+    free_block_reserve: float = 0.02
+    ageing_seconds: float = 0.0
+    target_step_seconds: float = 0.0
+    input_weight: float = 1.0
+    output_weight: float = 2.0

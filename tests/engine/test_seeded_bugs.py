@@ -1,0 +1,100 @@
+"""The oracle and the integrity checks are worth something: each bug planted here is caught by them."""
+
+from typing import Any
+
+import pytest
+from hypothesis import Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from backend.kv.block_pool import BlockPool
+from backend.kv.prefix_cache import PrefixCache
+from backend.scheduler.residency import Residency
+from backend.scheduler.scheduler import Scheduler
+from tests.engine.test_any_history import EngineMachine
+
+# Shrinking would only cost time: it is enough that a failure is found.
+SEARCH = settings(
+    max_examples=400, stateful_step_count=30, deadline=None, database=None, phases=[Phase.generate], derandomize=True
+)
+
+
+def caught() -> None:
+    with pytest.raises(BaseException) as found:  # noqa: PT011 - an assertion, an integrity error, or a group of them
+        run_state_machine_as_test(EngineMachine, settings=SEARCH)
+    assert not isinstance(found.value, KeyboardInterrupt | SystemExit)
+
+
+def test_without_a_bug_nothing_is_found() -> None:
+    run_state_machine_as_test(EngineMachine, settings=SEARCH)
+
+
+def test_an_allocator_that_hands_a_held_block_out_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    allocate = BlockPool.allocate
+
+    def twice(pool: BlockPool, count: int) -> list[int]:
+        blocks = allocate(pool, count)
+        if len(pool._free) > 3:
+            pool._free.append(blocks[-1]) if blocks else None
+        return blocks
+
+    monkeypatch.setattr(BlockPool, "allocate", twice)
+    caught()
+
+
+def test_a_swap_that_copies_blocks_in_the_wrong_order_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    copy_in = Residency._copy_in
+
+    def reversed_slots(residency: Residency, sequence: Any, first: int, fence: int) -> None:
+        sequence.host_slots.reverse()
+        copy_in(residency, sequence, first, fence)
+
+    monkeypatch.setattr(Residency, "_copy_in", reversed_slots)
+    caught()
+
+
+def test_a_shared_prefix_found_by_less_than_its_tokens_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    match = PrefixCache.match
+
+    def any_child(cache: PrefixCache, salt: str, tokens: Any) -> list[Any]:
+        found = match(cache, salt, tokens)
+        children = list((found[-1] if found else cache.root(salt)).children.values())
+        more = (len(found) + 1) * cache._block_size < len(tokens)
+        return [*found, children[0]] if children and more else found
+
+    monkeypatch.setattr(PrefixCache, "match", any_child)
+    caught()
+
+
+def test_blocks_published_before_their_data_is_in_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    bring_in = Residency.bring_in
+
+    def published_at_once(residency: Residency, sequence: Any, *rest: Any) -> None:
+        bring_in(residency, sequence, *rest)
+        residency.publish(sequence, sequence.num_tokens - 1)
+
+    monkeypatch.setattr(Residency, "bring_in", published_at_once)
+    caught()
+
+
+def test_a_resume_that_skips_a_token_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    bring_in = Residency.bring_in
+
+    def one_too_far(residency: Residency, sequence: Any, *rest: Any) -> None:
+        bring_in(residency, sequence, *rest)
+        if sequence.num_preemptions and sequence.num_computed + 1 < sequence.num_tokens:
+            sequence.num_computed += 1
+
+    monkeypatch.setattr(Residency, "bring_in", one_too_far)
+    caught()
+
+
+def test_a_late_token_that_is_dropped_and_not_computed_again_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    append = Scheduler._append
+
+    def forgetful(scheduler: Scheduler, sequence: Any, token: int, outputs: Any) -> None:
+        if sequence.num_preemptions == 1 and sequence.awaits_token:
+            token = (token + 1) % 1000
+        append(scheduler, sequence, token, outputs)
+
+    monkeypatch.setattr(Scheduler, "_append", forgetful)
+    caught()

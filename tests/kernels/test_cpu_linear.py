@@ -1,0 +1,80 @@
+from functools import partial
+
+import pytest
+import torch
+
+from kernels.linear import cpu
+from kernels.linear.reference import linear
+from kernels.table import Operations, cpu_operations
+
+ROWS = [1, 2, 3, 4, 5, 6, 7, 8, 12, 13, 31, 97, 200]
+
+
+def dequantized(weight: torch.Tensor) -> torch.Tensor:
+    integers, scale = cpu.quantize(weight)
+    return integers * scale[:, None]
+
+
+@pytest.mark.parametrize("precision", cpu.PRECISIONS)
+@pytest.mark.parametrize(("out", "depth"), [(960, 576), (16, 1), (101, 48), (1, 300), (80, 1537)])
+def test_every_number_of_rows_gives_the_product_with_the_weights_used(
+    compiled: Operations, precision: str, out: int, depth: int
+) -> None:
+    torch.manual_seed(0)
+    weight, bias = torch.randn(out, depth) * 0.1, torch.randn(out)
+    used = weight if precision == "float32" else dequantized(weight)
+    packed = cpu.pack(weight, precision)
+    for rows in ROWS:
+        x = torch.randn(rows, depth + 3)[:, :depth]
+        torch.testing.assert_close(compiled.linear(x, packed, bias), linear(x, used, bias), rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(compiled.linear(x, packed, None), linear(x, used, None), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("precision", cpu.PRECISIONS)
+def test_a_rows_result_is_the_same_bit_for_bit_whatever_rows_stand_beside_it(
+    compiled: Operations, precision: str
+) -> None:
+    torch.manual_seed(0)
+    packed = cpu.pack(torch.randn(192, 300), precision)
+    x = torch.randn(131, 300)
+    whole = compiled.linear(x, packed, None)
+    for rows in ROWS:
+        for first in (0, 5, 131 - min(rows, 131)):
+            found = compiled.linear(x[first : first + rows], packed, None)
+            assert torch.equal(found, whole[first : first + rows][: len(found)])
+
+
+def test_one_thread_and_three_give_the_same_bits(compiled: Operations) -> None:
+    torch.manual_seed(0)
+    weight, x = torch.randn(192, 300), torch.randn(50, 300)
+    results = [
+        operations.linear(x, operations.pack_linear(weight), None)
+        for operations in (compiled, cpu_operations(1), cpu_operations(3))
+    ]
+    assert torch.equal(results[0], results[1])
+    assert torch.equal(results[0], results[2])
+
+
+def test_8_bit_weights_are_off_by_half_a_step_of_their_outputs_scale_at_most() -> None:
+    torch.manual_seed(0)
+    weight = torch.randn(20, 64) * torch.logspace(-6, 3, 20)[:, None]
+    weight[3] = 0.0
+    integers, scale = cpu.quantize(weight)
+    assert integers.abs().amax(dim=1).tolist() == [127 if row != 3 else 0 for row in range(20)]
+    assert ((dequantized(weight) - weight).abs() <= scale[:, None] * 0.5001).all()
+
+
+def test_a_no_row_batch_gives_no_rows(compiled: Operations) -> None:
+    assert compiled.linear(torch.zeros(0, 48), compiled.pack_linear(torch.randn(101, 48)), None).shape == (0, 101)
+
+
+def test_operands_that_compiled_code_cannot_take_are_refused(compiled: Operations) -> None:
+    packed = compiled.pack_linear(torch.randn(32, 48))
+    call = partial(compiled.linear, weight=packed, bias=None)
+    for wrong in (torch.zeros(2, 48, dtype=torch.float64), torch.zeros(48, 2).T):
+        with pytest.raises(TypeError, match="expected float32 with contiguous rows"):
+            call(wrong)
+    with pytest.raises(ValueError, match="x has 47 columns, the weight 48"):
+        call(torch.zeros(2, 47))
+    with pytest.raises(ValueError, match="weight_precision 'int4': expected one of float32, int8"):
+        cpu_operations(1, "int4")

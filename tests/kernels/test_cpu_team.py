@@ -1,0 +1,97 @@
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numba import carray
+
+from kernels.cpu import jit
+from kernels.cpu.jit import Kernel
+from kernels.cpu.memory import longs
+from kernels.cpu.team import Team, take_task
+
+TASKS = 1000
+
+
+def _count(arguments: Any, member: int, members: int) -> None:
+    a = carray(arguments, (3,))
+    done, seen = longs(a[1], 1000), longs(a[2], 16)
+    seen[member] = members
+    task = take_task(a[0])
+    while task < 1000:
+        done[task] += 1
+        task = take_task(a[0])
+
+
+COUNT = Kernel(_count)
+
+
+def run(team: Team, done: np.ndarray, seen: np.ndarray, **options: bool) -> None:
+    COUNT.compile()
+    team.run(COUNT, "3q", team.control, done.ctypes.data, seen.ctypes.data, **options)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 5])
+def test_each_task_is_done_once_by_each_of_many_runs(threads: int) -> None:
+    team = Team(threads)
+    done, seen = np.zeros(TASKS, np.int64), np.zeros(16, np.int64)
+    for _ in range(50):
+        run(team, done, seen)
+    assert (done == 50).all()
+    assert seen.tolist() == [threads] * threads + [0] * (16 - threads)
+    team.close()
+
+
+def test_workers_that_fell_asleep_wake_up() -> None:
+    team = Team(3)
+    done, seen = np.zeros(TASKS, np.int64), np.zeros(16, np.int64)
+    for pause in (0.0, 0.0003, 0.001, 0.05):  # around the moment when they stop spinning
+        for _ in range(10):
+            time.sleep(pause)
+            run(team, done, seen)
+    assert (done == 40).all()
+    team.close()
+
+
+def test_a_run_alone_leaves_the_workers_alone() -> None:
+    team = Team(2)
+    done, seen = np.zeros(TASKS, np.int64), np.zeros(16, np.int64)
+    run(team, done, seen, alone=True)
+    assert (done == 1).all()
+    assert seen[:2].tolist() == [1, 0]
+
+
+def test_workers_end_with_their_team() -> None:
+    before = threading.active_count()
+    team = Team(4)
+    assert threading.active_count() == before + 3
+    del team
+    for _ in range(200):
+        if threading.active_count() == before:
+            break
+        time.sleep(0.01)
+    assert threading.active_count() == before
+
+
+def test_a_process_ends_though_its_team_is_alive() -> None:
+    code = "from kernels.cpu.team import Team; team = Team(3); print('made')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "made\n"
+
+
+def test_compiled_code_goes_to_the_first_place_that_can_be_written(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "file"))  # no directory can be made in it
+    monkeypatch.setattr(jit, "_SOURCES", tmp_path / "file" / "kernels")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "user"))
+    jit.cache_directory.cache_clear()
+    try:
+        assert jit.cache_directory().parent == tmp_path / "user" / "inflight-batcher" / "numba"
+    finally:
+        jit.cache_directory.cache_clear()
