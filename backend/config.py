@@ -75,6 +75,22 @@ class EngineConfig:
     )
     default_priority_level: int = _integer(2, 1, 64, "level of a request that names none; 1 is the most urgent")
     priority_levels: int = _integer(3, 1, 64, "number of levels; more than this is refused")
+    lookahead_requests: int = _integer(
+        32, 1, 1 << 20, "waiting requests beyond which the server's queue is to hold them"
+    )
+    lookahead_bound: int = _integer(256, 1, 1 << 24, "waiting requests beyond which hardly any are let in")
+    admission_interval_ms: float = _knob(
+        20.0,
+        lambda v: 0 < v <= 10_000,
+        "milliseconds in (0, 10000]",
+        "beyond the look-ahead one request per so long is let in",
+    )
+    cancel_poll_ms: float = _knob(
+        50.0,
+        lambda v: 0 < v <= 10_000,
+        "milliseconds in (0, 10000]",
+        "how often open requests are asked if they were cancelled",
+    )
     step_trace_file: str = _knob("", lambda v: True, "a file name", "one JSON line per step is appended; empty = none")
     log_level: str = _choice("info", LOG_LEVELS, "how much the engine says")
 

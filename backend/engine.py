@@ -97,7 +97,7 @@ class Engine:
         except Exception as error:
             self._in_flight = None
             self.scheduler.finished(launched.plan.step)
-            raise StepFailedError(self._fail(launched.plan)) from error
+            raise StepFailedError(self.scheduler.fail(launched.plan)) from error
         self._observe(launched)
 
     def step(self) -> list[TokenOutput]:
@@ -131,7 +131,8 @@ class Engine:
         try:
             return Launched(plan, self._executor.launch(plan), trace)
         except Exception as error:
-            raise StepFailedError(self._fail(plan)) from error
+            self.scheduler.finished(plan.step)  # it never began, and the one before it has finished
+            raise StepFailedError(self.scheduler.fail(plan)) from error
 
     def _observe(self, launched: Launched) -> None:
         seconds = time.perf_counter() - launched.trace.started
@@ -143,9 +144,6 @@ class Engine:
         if done is None or tokens is None:
             return []
         return self.scheduler.commit(done.plan, tokens)
-
-    def _fail(self, plan: StepPlan) -> list[Sequence]:
-        return [s for s in plan.sequences if self.scheduler.end(s, FinishReason.ERROR)]
 
     def check_idle(self) -> None:
         """Raise PoolIntegrityError if blocks are missing although nothing is under way."""

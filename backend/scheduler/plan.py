@@ -20,11 +20,15 @@ class Chunk(NamedTuple):
 
 
 class BlockCopies(NamedTuple):
-    """Copies that a step makes before it computes anything, in this order: out, in, within; each [(from, to), ...]."""
+    """Copies that a step makes before it computes anything, in this order: out, in, within; each [(from, to), ...].
+
+    moved: the sequences they are made for.
+    """
 
     to_host: list[tuple[int, int]]
     from_host: list[tuple[int, int]]
     within: list[tuple[int, int]]
+    moved: list[Sequence]
 
 
 class StepPlan(NamedTuple):
@@ -47,7 +51,7 @@ class StepPlan(NamedTuple):
     @property
     def empty(self) -> bool:
         """Whether there is nothing to launch."""
-        return not (self.decodes or self.chunks or any(self.copies))
+        return not (self.decodes or self.chunks or self.copies.moved)
 
     def sampling(self) -> list[Sequence]:
         """The sequences that get a token, in the order of the sampled tokens."""

@@ -25,7 +25,7 @@ class Residency:
         self.pool = pool
         self.host = host
         self.tables = BlockTables(pool, settings.block_size)
-        self.copies = BlockCopies([], [], [])
+        self.copies = BlockCopies([], [], [], [])
         self.recomputed_tokens = self.swapped_blocks = self.hit_tokens = 0
         self._block_size = settings.block_size
         self._costs = costs
@@ -36,7 +36,7 @@ class Residency:
 
     def take_copies(self) -> BlockCopies:
         """The copies collected since the last call."""
-        copies, self.copies = self.copies, BlockCopies([], [], [])
+        copies, self.copies = self.copies, BlockCopies([], [], [], [])
         return copies
 
     # --- what there is
@@ -97,6 +97,7 @@ class Residency:
         last = blocks_for(sequence.swapped_tokens, self._block_size)
         pairs = zip(sequence.host_slots[first:last], sequence.blocks[first:last], strict=True)
         self.copies.from_host.extend(pairs)
+        self.copies.moved.append(sequence)
         sequence.num_computed = max(sequence.num_computed, sequence.swapped_tokens)
         self._drop_host_copy(sequence, fence)
 
@@ -119,6 +120,7 @@ class Residency:
         if swapped:
             sequence.host_slots = self.host.allocate(len(blocks))
             sequence.swapped_tokens = sequence.num_computed
+            self.copies.moved.append(sequence)
             self.copies.to_host.extend(zip(blocks, sequence.host_slots, strict=True))
             self.swapped_blocks += len(blocks)
         else:
@@ -126,6 +128,10 @@ class Residency:
         self._let_go(sequence, fence)
         sequence.num_computed = 0
         return swapped
+
+    def forget_host_copy(self, sequence: Sequence, fence: int) -> None:
+        """The copy of a swapped-out sequence cannot be trusted: it is to be computed again."""
+        self._drop_host_copy(sequence, fence)
 
     def release(self, sequence: Sequence, fence: int) -> None:
         """The sequence has ended: everything it holds, wherever, is given back."""

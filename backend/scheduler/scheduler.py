@@ -199,6 +199,19 @@ class Scheduler:
         if reason is not None:
             self.end(sequence, reason)
 
+    def fail(self, plan: StepPlan) -> list[Sequence]:
+        """A step failed, or never began: end those it computed for, and distrust every copy it was to make.
+
+        Returns the sequences ended.
+        """
+        ended = [s for s in plan.sequences if self.end(s, FinishReason.ERROR)]
+        for sequence in plan.copies.moved:
+            if sequence.state is State.RUNNING:
+                self.population.preempt(sequence, self._launched)
+            if sequence.state is State.WAITING:
+                self.residency.forget_host_copy(sequence, self._launched)
+        return ended
+
     def check_integrity(self) -> None:
         """Raise PoolIntegrityError unless all books agree. Tests call it after every step."""
         self.population.check_integrity()

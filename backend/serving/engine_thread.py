@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-from dataclasses import dataclass
+from collections.abc import Callable
+from typing import NamedTuple
 
 from backend.engine import Engine, StepFailedError
 from backend.errors import InvalidRequest
-from backend.request import Request, Sequence
+from backend.request import FinishReason, Request, Sequence
 from backend.scheduler.plan import TokenOutput
 from backend.serving.response_stream import ResponseStream
 from backend.serving.sender_pool import SenderPool
@@ -17,29 +18,55 @@ from backend.serving.sender_pool import SenderPool
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class _Arrival:
+class _Arrival(NamedTuple):
     request: Request
     stream: ResponseStream
 
 
-class EngineThread:
-    """Owns the engine while it runs. ``submit`` and ``stop`` may be called from any thread."""
+class _Cancel(NamedTuple):
+    request_id: int
 
-    def __init__(self, engine: Engine, senders: SenderPool) -> None:
+
+class _Stop(NamedTuple):
+    pass
+
+
+class _Open(NamedTuple):
+    """A request that has not ended."""
+
+    sequence: Sequence
+    stream: ResponseStream
+
+
+class EngineThread:
+    """Owns the engine while it runs. ``submit``, ``cancel`` and ``stop`` may be called from any thread.
+
+    on_step: called after each step, in the engine's thread; it must be quick.
+    """
+
+    def __init__(self, engine: Engine, senders: SenderPool, on_step: Callable[[], None] = lambda: None) -> None:
         self._engine = engine
         self._senders = senders
-        self._inbox: queue.SimpleQueue[_Arrival | None] = queue.SimpleQueue()
-        self._streams: dict[int, ResponseStream] = {}
+        self._on_step = on_step
+        self._inbox: queue.SimpleQueue[_Arrival | _Cancel | _Stop] = queue.SimpleQueue()
+        self._open: dict[int, _Open] = {}
         self._closing = threading.Lock()
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
+
+    def start(self) -> None:
+        """Begin to serve."""
         self._thread.start()
 
     @property
     def alive(self) -> bool:
         """Whether the engine takes requests."""
         return not self._closed and self._thread.is_alive()
+
+    @property
+    def num_held(self) -> int:
+        """Requests taken in that have no slot yet."""
+        return self._engine.scheduler.num_waiting + self._inbox.qsize()
 
     def submit(self, request: Request, stream: ResponseStream) -> None:
         """Pass a request in. If the engine has ended, the client is told so at once."""
@@ -49,9 +76,13 @@ class EngineThread:
                 return
         self._fail(request.request_id, stream, "the engine has stopped", "UNAVAILABLE")
 
+    def cancel(self, request_id: int) -> None:
+        """End a request, in whatever state it is; nothing happens if it has ended, or never was."""
+        self._inbox.put(_Cancel(request_id))
+
     def stop(self) -> None:
         """End the thread after the step under way; whoever is still being served gets an error."""
-        self._inbox.put(None)
+        self._inbox.put(_Stop())
         self._thread.join()
 
     def _run(self) -> None:
@@ -62,50 +93,74 @@ class EngineThread:
         except Exception:
             _log.exception("the engine thread ended")
             self._close("the engine has failed; the model must be loaded again", "INTERNAL")
+        finally:
+            self._engine.close()
 
     def _take_inbox(self) -> bool:
-        """Admit all that has arrived; wait for something if there is no work. False when the thread is to end."""
+        """Carry out all that has come in; wait for something if there is no work. False when the thread is to end."""
+        self._wait_for_step()
         while True:
             idle = not self._engine.has_work
             if idle and self._inbox.empty():
                 self._engine.check_idle()
             try:
-                arrival = self._inbox.get(block=idle)
+                command = self._inbox.get(block=idle)
             except queue.Empty:
                 return True
-            if arrival is None:
+            if isinstance(command, _Stop):
                 return False
-            self._admit(arrival)
+            self._carry_out(command)
+
+    def _carry_out(self, command: _Arrival | _Cancel) -> None:
+        if isinstance(command, _Arrival):
+            self._admit(command)
+        elif command.request_id in self._open:
+            sequence = self._open[command.request_id].sequence
+            self._engine.cancel(sequence)
+            self._deliver(TokenOutput(sequence, None))
 
     def _admit(self, arrival: _Arrival) -> None:
         try:
-            self._engine.add(arrival.request)
-            self._streams[arrival.request.request_id] = arrival.stream
+            sequence = self._engine.add(arrival.request)
+            self._open[arrival.request.request_id] = _Open(sequence, arrival.stream)
         except InvalidRequest as error:
             self._fail(arrival.request.request_id, arrival.stream, str(error), "INVALID_ARG")
+
+    def _wait_for_step(self) -> None:
+        """Until the step under way has finished: what arrives in that time can still join the next one."""
+        try:
+            self._engine.wait()
+        except StepFailedError as error:
+            self._end_failed(error)
 
     def _step(self) -> None:
         try:
             outputs = self._engine.step()
         except StepFailedError as error:
-            _log.exception("an engine step failed; %d sequences end with an error", len(error.sequences))
-            self._end_failed(error.sequences)
+            self._end_failed(error)
             return
         for output in outputs:
             self._deliver(output)
+        self._on_step()
 
     def _deliver(self, output: TokenOutput) -> None:
         request_id = output.sequence.request.request_id
-        stream = self._streams[request_id]
+        found = self._open.get(request_id)
+        if found is None:
+            return  # cancelled between the step and now, and told so
         if output.sequence.finish_reason is not None:
-            stream.finish(output.sequence.finish_reason)
-            del self._streams[request_id]
-        self._senders.submit(stream, request_id)
+            found.stream.finish(output.sequence.finish_reason)
+            del self._open[request_id]
+        self._senders.submit(found.stream, request_id)
 
-    def _end_failed(self, sequences: list[Sequence]) -> None:
-        for sequence in sequences:
+    def _end_failed(self, error: StepFailedError) -> None:
+        _log.error("an engine step failed; %d sequences end with an error", len(error.sequences), exc_info=error)
+        for output in error.outputs:
+            if output.sequence.finish_reason is not FinishReason.ERROR:
+                self._deliver(output)
+        for sequence in error.sequences:
             request_id = sequence.request.request_id
-            self._fail(request_id, self._streams.pop(request_id), "the engine step failed", "INTERNAL")
+            self._fail(request_id, self._open.pop(request_id).stream, "the engine step failed", "INTERNAL")
 
     def _fail(self, key: int, stream: ResponseStream, message: str, code: str) -> None:
         stream.fail(message, code)
@@ -116,9 +171,9 @@ class EngineThread:
         with self._closing:
             self._closed = True
         while not self._inbox.empty():
-            arrival = self._inbox.get()
-            if arrival is not None:
-                self._streams[arrival.request.request_id] = arrival.stream
-        for key, stream in self._streams.items():
-            self._fail(key, stream, message, code)
-        self._streams.clear()
+            command = self._inbox.get()
+            if isinstance(command, _Arrival):
+                self._fail(command.request.request_id, command.stream, message, code)
+        for key, found in self._open.items():
+            self._fail(key, found.stream, message, code)
+        self._open.clear()

@@ -14,6 +14,9 @@ from backend.engine_builder import LoadedEngine, build_engine
 from backend.errors import InvalidRequest
 from backend.request import Request
 from backend.serving.engine_thread import EngineThread
+from backend.serving.gate import Gate
+from backend.serving.inputs import Inputs
+from backend.serving.open_requests import OpenRequests
 from backend.serving.request_parser import SHOWN_NAMES, ParsedRequest, RequestParser, counter
 from backend.serving.response_stream import Failure, ResponseStream
 from backend.serving.sender_pool import SenderPool
@@ -25,7 +28,7 @@ _log = logging.getLogger(__name__)
 
 
 class InflightBatcher:
-    """Wires Triton Server to one engine. execute() validates and returns; the engine thread does the rest."""
+    """Wires Triton Server to one engine. execute() validates and hands over; the engine thread does the rest."""
 
     def initialize(self, args: Mapping[str, str]) -> None:
         """Load the model. Raises TritonModelException with one line for the operator."""
@@ -38,9 +41,9 @@ class InflightBatcher:
             raise pb_utils.TritonModelException(str(error)) from error
         self._parser = _parser(config, loaded)
         self._scheduler = loaded.engine.scheduler
+        self._clock = loaded.engine.clock
         self._numbers = counter()
-        self._senders = SenderPool(config.sender_threads)
-        self._engine = EngineThread(loaded.engine, self._senders)
+        self._start(config, loaded)
         _log.info(
             "%s: %d slots, pool of %d tokens, at most %d tokens per request",
             loaded.model.architecture,
@@ -49,41 +52,85 @@ class InflightBatcher:
             loaded.max_seq_len,
         )
 
+    def _start(self, config: EngineConfig, loaded: LoadedEngine) -> None:
+        self._senders = SenderPool(config.sender_threads)
+        self._engine = EngineThread(loaded.engine, self._senders, on_step=lambda: self._gate.notify())
+        self._requests = OpenRequests(self._engine.cancel, config.cancel_poll_ms / 1e3)
+        self._gate = Gate(
+            lambda: self._engine.num_held,
+            lookahead=config.lookahead_requests,
+            bound=config.lookahead_bound,
+            interval=config.admission_interval_ms / 1e3,
+        )
+        self._engine.start()
+
     def execute(self, requests: list[Any]) -> None:
-        """Take requests in. Each is answered through its own response sender, refused ones at once."""
+        """Take requests in. Each is answered through its own response sender, refused ones at once.
+
+        Returns slowly while the engine holds all it can look ahead over: the backlog is the server's queue's.
+        """
         for request in requests:
             try:
-                parsed = self._parser.parse(read_inputs(request, SHOWN_NAMES), request.parameters())
-                self._submit(request, parsed)
+                if self._take(request):
+                    self._gate.pause()
             except InvalidRequest as error:
                 _refuse(request, Failure(str(error), "INVALID_ARG"))
             except Exception:
                 _log.exception("a request could not be taken in")
                 _refuse(request, Failure("the request could not be taken in", "INTERNAL"))
 
+    def _take(self, request: Any) -> bool:
+        """Submit a request, or carry out a stop; True if the engine has one more to hold."""
+        inputs = read_inputs(request, SHOWN_NAMES)
+        if inputs.boolean("stop", False):
+            self._stop(inputs, request.request_id())
+            request.get_response_sender().send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+            return False
+        self._submit(request, self._parser.parse(inputs, request.parameters()))
+        return True
+
+    def _stop(self, inputs: Inputs, client_id: str) -> None:
+        """``stop``: by the engine's own key if there is one, else by the request id that the two requests share."""
+        if "engine_key" in inputs:
+            self._engine.cancel(inputs.integer("engine_key"))
+        elif client_id:
+            self._requests.stop_client(client_id)
+        else:
+            raise InvalidRequest("stop", "needs the request id of the request to stop")
+
     def _submit(self, request: Any, parsed: ParsedRequest) -> None:
-        echo = parsed.prompt if parsed.echo else ()
-        text = None
-        if parsed.wants_text or parsed.stop_words:
-            text = TextStream(self._token_bytes, parsed.stop_words, echo)
-        stream = ResponseStream(
-            TritonSender(request, len(parsed.prompt)), streaming=parsed.streaming, echo=echo, text=text
-        )
         number = next(self._numbers)
+        stream = self._stream(request, parsed, number)
+        arrived, timeout = self._clock(), request.timeout()
         admitted = Request(
             request_id=number,
             prompt=parsed.prompt,
             sampling=parsed.sampling,
             level=parsed.level,
             arrival=number,
+            arrived=arrived,
+            deadline=arrived + timeout / 1e6 if timeout else None,
+            tenant=parsed.tenant,
+            salt=parsed.salt,
             stop_watch=stream,
         )
         self._scheduler.check_fits(admitted)
+        self._requests.add(number, request.request_id(), stream)
         self._engine.submit(admitted, stream)
+
+    def _stream(self, request: Any, parsed: ParsedRequest, number: int) -> ResponseStream:
+        echo = parsed.prompt if parsed.echo else ()
+        text = None
+        if parsed.wants_text or parsed.stop_words:
+            text = TextStream(self._token_bytes, parsed.stop_words, echo)
+        sender = TritonSender(request, len(parsed.prompt), number)
+        return ResponseStream(sender, streaming=parsed.streaming, echo=echo, text=text)
 
     def finalize(self) -> None:
         """Unload: the step under way ends, open requests get an error, threads are joined."""
+        self._gate.release()
         self._engine.stop()
+        self._requests.close()
         self._senders.stop()
 
 

@@ -20,16 +20,39 @@ class Postprocessing:
 
     def initialize(self, args: Mapping[str, str]) -> None:
         """Load the token table of parameter ``tokenizer_dir``."""
+        self._engine = parameters_of(args).get("engine_model", "") or "inflight_batcher"
         try:
             self._token_bytes = TokenBytes.from_directory(Path(parameters_of(args).get("tokenizer_dir", "")))
         except (ValueError, OSError) as error:
             raise pb_utils.TritonModelException(f"parameter tokenizer_dir: {error}") from error
 
+    def _stop_if_cancelled(self, request: Any, inputs: Inputs) -> None:
+        """Tell the engine that the client has gone: it is told so only here, at the step after the engine's.
+
+        Triton Server marks the steps of an ensemble that are yet to come, never the one that is running.
+        """
+        if "ENGINE_KEY" not in inputs or not request.is_cancelled():
+            return
+        stop = pb_utils.InferenceRequest(
+            model_name=self._engine,
+            requested_output_names=[],
+            inputs=[
+                pb_utils.Tensor("stop", as_array([True], np.bool_)),
+                pb_utils.Tensor("engine_key", as_array(inputs.ids("ENGINE_KEY"), np.uint64)),
+                pb_utils.Tensor("input_ids", as_array([0], np.int32)),
+                pb_utils.Tensor("request_output_len", as_array([1], np.int32)),
+            ],
+        )
+        for _ in stop.exec(decoupled=True):
+            pass
+
     def execute(self, requests: list[Any]) -> list[Any]:
         """One response per request."""
-        return [self._respond(read_inputs(request)) for request in requests]
+        return [self._respond(request) for request in requests]
 
-    def _respond(self, inputs: Inputs) -> Any:
+    def _respond(self, request: Any) -> Any:
+        inputs = read_inputs(request)
+        self._stop_if_cancelled(request, inputs)
         ids = list(inputs.ids("TOKENS_BATCH"))
         start, end = inputs.ids("TEXT_SPAN") if "TEXT_SPAN" in inputs else (0, len(self._token_bytes.join(ids)))
         text = TextSpan(ids, start, end).text(self._token_bytes)

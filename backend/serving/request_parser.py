@@ -22,6 +22,8 @@ SHOWN_NAMES = {
 MAX_STOP_WORDS = 32
 MAX_STOP_WORD_BYTES = 1024
 _SAMPLES_IF_ANY = ("temperature", "runtime_top_k", "runtime_top_p", "min_p", "seed")
+_CUSTOM = {"request_priority", "tenant", "cache_salt"}
+MAX_LABEL_BYTES = 256
 _WITHOUT_EFFECT = {"pad_id"}
 """Custom parameters that clients send by habit and that mean nothing here: batches are not padded."""
 
@@ -37,6 +39,8 @@ class ParsedRequest:
     echo: bool
     wants_text: bool
     stop_words: tuple[str, ...]
+    tenant: str
+    salt: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,6 +67,8 @@ class RequestParser:
             echo=not streaming and not inputs.boolean("exclude_input_in_output", not self.echo_by_default),
             wants_text=inputs.boolean("detokenize", False),
             stop_words=_stop_words(inputs),
+            tenant=_label(inputs, custom, "tenant"),
+            salt=_label(inputs, custom, "cache_salt"),
         )
 
     def _prompt(self, inputs: Inputs) -> tuple[int, ...]:
@@ -121,10 +127,20 @@ def _custom_parameters(text: str) -> Mapping[str, object]:
     """Custom parameters of the request; one without an effect is refused, so that no typing error goes unnoticed."""
     custom: dict[str, object] = json.loads(text) if text else {}
     for name, value in custom.items():
-        known = name == "request_priority" or name in _WITHOUT_EFFECT
+        known = name in _CUSTOM or name in _WITHOUT_EFFECT
         if not known and value not in ("", None):
             raise InvalidRequest(name, "no such input; the model's metadata lists all")
     return custom
+
+
+def _label(inputs: Inputs, custom: Mapping[str, object], name: str) -> str:
+    """A short text, by tensor or by custom parameter; "" when absent."""
+    text = inputs.string(name) if name in inputs else custom.get(name, "")
+    if not isinstance(text, str):
+        raise InvalidRequest(name, f"{text!r} is not a string")
+    if len(text.encode()) > MAX_LABEL_BYTES:
+        raise InvalidRequest(name, f"{len(text.encode())} bytes, at most {MAX_LABEL_BYTES} are allowed")
+    return text
 
 
 def _stop_words(inputs: Inputs) -> tuple[str, ...]:

@@ -37,6 +37,9 @@ class ResponseSender(Protocol):
     def send(self, chunk: Chunk) -> None:
         """Hand over one response; blocks until the server has it."""
 
+    def is_cancelled(self) -> bool:
+        """Whether the client has gone or cancelled; a round trip to the server."""
+
 
 class ResponseStream:
     """One request's way back to its client. Exactly one chunk is final, and none follows it."""
@@ -61,6 +64,11 @@ class ResponseStream:
             self._ids.append(token_id)
             self._num_output += 1
             return self._text is not None and self._text.push(token_id)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the last chunk has been taken."""
+        return self._closed
 
     def finish(self, reason: FinishReason) -> None:
         """The sequence has ended."""

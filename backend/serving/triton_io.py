@@ -56,15 +56,21 @@ class ServerLog(logging.Handler):
 class TritonSender:
     """The response sender of one decoupled request, with the outputs that its client asked for."""
 
-    def __init__(self, request: Any, num_input: int) -> None:
+    def __init__(self, request: Any, num_input: int, key: int) -> None:
+        """key: the engine's id of the request, by which the detokenizer can have it stopped."""
         self._sender = request.get_response_sender()
         self._wanted = frozenset(request.requested_output_names())
         self._num_input = num_input
+        self._key = key
 
     def send(self, chunk: Chunk) -> None:
         """Send one response; the last one with the final flag. Blocks until the server has taken it."""
         response = error_response(chunk.failure) if chunk.failure else self._response(chunk)
         self._sender.send(response, pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL if chunk.final else 0)
+
+    def is_cancelled(self) -> bool:
+        """Whether the client has gone or cancelled."""
+        return bool(self._sender.is_cancelled())
 
     def _response(self, chunk: Chunk) -> Any:
         reason = chunk.finish_reason.value if chunk.finish_reason else ""
@@ -77,6 +83,7 @@ class TritonSender:
         }
         if chunk.span is not None:
             outputs["text_ids"] = ([chunk.span.ids], np.int32)
+            outputs["engine_key"] = ([self._key], np.uint64)
             outputs["text_span"] = ([chunk.span.start, chunk.span.end], np.int32)
         return pb_utils.InferenceResponse(
             output_tensors=[

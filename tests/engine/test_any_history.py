@@ -82,16 +82,16 @@ class EngineMachine(RuleBasedStateMachine):
         if self.sequences:
             self.engine.cancel(data.draw(st.sampled_from(self.sequences)))
 
-    @rule()
-    def fail_a_step(self) -> None:
-        run = self.executor.run
-        self.executor.run = lambda plan, jobs: 1 / 0  # type: ignore[assignment,method-assign,return-value]
+    @rule(place=st.sampled_from(["run", "launch"]))
+    def fail_a_step(self, place: str) -> None:
+        works = getattr(self.executor, place)
+        setattr(self.executor, place, lambda *_: 1 / 0)
         try:
             self.engine.step()
             self.engine.wait()
         except StepFailedError as error:
             assert all(s.finish_reason is FinishReason.ERROR for s in error.sequences)
-        self.executor.run = run  # type: ignore[method-assign]
+        setattr(self.executor, place, works)
 
     @invariant()
     def books_add_up(self) -> None:

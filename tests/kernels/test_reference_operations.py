@@ -145,7 +145,9 @@ def test_linear(operations: Operations, with_bias: bool) -> None:
         for out in range(4):
             products = [float(x[row, i]) * float(weight[out, i]) for i in range(5)]
             expected[row, out] = math.fsum([*products, float(bias[out]) if bias is not None else 0.0])
-    torch.testing.assert_close(operations.linear(x, operations.pack_linear(weight), bias).double(), expected, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(
+        operations.linear(x, operations.pack_linear(weight), bias).double(), expected, rtol=1e-5, atol=1e-5
+    )
 
 
 def test_the_table_holds_each_operation_with_the_parameters_its_protocol_names(operations: Operations) -> None:

@@ -42,7 +42,9 @@ def test_logits_of_every_position_equal_transformers(
     assert worst_difference(saved(name), decoder(name), steps) < TOLERANCE
 
 
-@pytest.mark.parametrize("name", ["llama-untied-sharded", "llama-biases", "mistral-window", "qwen3", "gemma3-final-cap"])
+@pytest.mark.parametrize(
+    "name", ["llama-untied-sharded", "llama-biases", "mistral-window", "qwen3", "gemma3-final-cap"]
+)
 def test_compiled_operations_give_the_same_logits(name: str, saved: GetSaved, compiled: Operations) -> None:
     config = ModelConfig.from_directory(saved(name).path)
     weights = load_weights(saved(name).path, config, progress=False, pack=compiled.pack_linear)

@@ -31,6 +31,9 @@ class Recorder:
         if chunk.final:
             self.done.set()
 
+    def is_cancelled(self) -> bool:
+        return False
+
     @property
     def ids(self) -> list[int]:
         assert self.done.wait(PATIENCE), "no final response"
@@ -45,6 +48,7 @@ class Served:
         self.engine, self.executor = oracle_engine(slots=8, blocks=400, step_tokens=64)
         self.senders = SenderPool(2)
         self.thread = EngineThread(self.engine, self.senders)
+        self.thread.start()
 
     def ask(self, asked: Request, recorder: Recorder | None = None, streaming: bool = True) -> Recorder:
         recorder = recorder or Recorder()

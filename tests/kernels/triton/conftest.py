@@ -13,10 +13,10 @@ import torch
 
 os.environ.setdefault("TRITON_INTERPRET", "1")
 
-import triton.language  # noqa: E402
-from triton.runtime.interpreter import InterpretedFunction  # noqa: E402
+import triton.language
+from triton.runtime.interpreter import InterpretedFunction
 
-from tests.kernels.triton import exact_casts  # noqa: E402
+from tests.kernels.triton import exact_casts
 
 INTERPRETING = isinstance(triton.language.cdiv, InterpretedFunction)
 exact_casts.correct()

@@ -76,9 +76,13 @@ def test_one_long_sequence_is_spread_and_short_ones_are_not(monkeypatch: pytest.
 def test_the_grid_does_not_depend_on_lengths(monkeypatch: pytest.MonkeyPatch) -> None:
     grids: list[tuple[int, ...]] = []
     kernel = triton_decode.split_attention_kernel
-    monkeypatch.setattr(
-        triton_decode, "split_attention_kernel", type("Spy", (), {"__getitem__": lambda _, g: grids.append(g) or kernel[g]})()
-    )  # fmt: skip
+
+    class Spy:
+        def __getitem__(self, grid: tuple[int, ...]) -> object:
+            grids.append(grid)
+            return kernel[grid]
+
+    monkeypatch.setattr(triton_decode, "split_attention_kernel", Spy())
     for lengths in ([1, 1], [300, 7]):
         agree(paged_attention, make_case([(1, n) for n in lengths], block_size=16))
     assert grids[0] == grids[1]

@@ -1,0 +1,81 @@
+"""The requests that have not ended: found by their client's id, and asked in rounds whether their client cancelled.
+
+Each such question is a round trip through one thread of the server's stub, so it is never asked per request and step: a
+round asks a few, and the next round goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import NamedTuple
+
+from backend.serving.response_stream import ResponseStream
+
+_log = logging.getLogger(__name__)
+_PER_ROUND = 16
+
+
+class _Request(NamedTuple):
+    client_id: str
+    stream: ResponseStream
+
+
+class OpenRequests:
+    """cancel(request_id) is called for each request that is to end; calling it for one that has ended does no harm.
+
+    Client ids may be empty (such a request cannot be stopped by id) or used several times (then all are stopped).
+    """
+
+    def __init__(self, cancel: Callable[[int], None], interval: float) -> None:
+        """interval: seconds between rounds."""
+        self._cancel = cancel
+        self._interval = interval
+        self._open: dict[int, _Request] = {}
+        self._lock = threading.Lock()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="cancel-watch", daemon=True)
+        self._thread.start()
+
+    def add(self, request_id: int, client_id: str, stream: ResponseStream) -> None:
+        """A request has been taken in."""
+        with self._lock:
+            self._open[request_id] = _Request(client_id, stream)
+
+    def stop_client(self, client_id: str) -> None:
+        """Cancel all requests of a client-side id."""
+        with self._lock:
+            found = [number for number, request in self._open.items() if client_id and request.client_id == client_id]
+        for request_id in found:
+            self._cancel(request_id)
+
+    def close(self) -> None:
+        """End the thread."""
+        self._stopping.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stopping.wait(self._interval):
+            for request_id, request in self._next_few():
+                if self._is_cancelled(request_id, request):
+                    self._cancel(request_id)
+
+    def _next_few(self) -> list[tuple[int, _Request]]:
+        """Those that have waited longest to be asked; they go to the end of the line, unless they have ended."""
+        with self._lock:
+            ended = [number for number, request in self._open.items() if request.stream.ended]
+            for number in ended:
+                del self._open[number]
+            few = list(self._open.items())[:_PER_ROUND]
+            for number, request in few:
+                del self._open[number]
+                self._open[number] = request
+        return few
+
+    def _is_cancelled(self, request_id: int, request: _Request) -> bool:
+        try:
+            return request.stream.sender.is_cancelled()
+        except Exception as error:  # one that ended in between cannot be asked; the watch goes on
+            _log.debug("request %d could not be asked: %s", request_id, error)
+            return False
