@@ -1,4 +1,4 @@
-"""Measure the engine alone, or the running server, on a workload file; one JSON line per workload."""
+"""Measure the engine alone, or a running server: on a workload file, or under priorities. One JSON line per result."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from benchmarks.timing import load_workload, measure
-from generate_stream import ServerError
+from generate_stream import Client, ServerError
 from launcher.options import DEFAULT_MODEL, model_cache
 
 from backend.checkpoint.default_model import ensure
@@ -17,8 +17,7 @@ def main() -> int:
     """Run one measurement, and report a failure in one line."""
     arguments = _parse()
     try:
-        workload = load_workload(arguments.workload)
-        arguments.measurement(arguments, workload)
+        arguments.measurement(arguments)
     except (ServerError, ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -29,7 +28,7 @@ def main() -> int:
 
 def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/bench", description=__doc__)
-    kinds = parser.add_subparsers(required=True, metavar="engine|server")
+    kinds = parser.add_subparsers(required=True, metavar="engine|server|priority")
     engine = kinds.add_parser("engine", help="the engine in this process, without Triton Server")
     engine.add_argument("--model", default=DEFAULT_MODEL, help="as for scripts/serve (%(default)s)")
     engine.add_argument("--parameter", action="append", default=[], metavar="KEY=VALUE", help="an engine parameter")
@@ -37,24 +36,45 @@ def _parse() -> argparse.Namespace:
     server = kinds.add_parser("server", help="the running server's ensemble over gRPC streaming")
     server.add_argument("--url", default="127.0.0.1:8001", help="host:port of its gRPC service (%(default)s)")
     server.set_defaults(measurement=_server)
+    priority = kinds.add_parser("priority", help="urgent requests on a full server; start it with --max-batch-size 8")
+    priority.add_argument("--url", default="127.0.0.1:8001", help="host:port of its gRPC service (%(default)s)")
+    priority.add_argument(
+        "--backlog", type=int, default=64, help="low-priority requests beyond the slots (%(default)s)"
+    )
+    priority.add_argument("--arrivals", type=int, default=20, help="urgent requests, idle and under load (%(default)s)")
+    priority.set_defaults(measurement=_priority)
     for kind in (engine, server):
         kind.add_argument("--workload", type=Path, required=True, help="a JSON file: name -> [[prompt ids], length]")
         kind.add_argument("--only", action="append", default=[], metavar="NAME", help="run this workload; repeatable")
     return parser.parse_args()
 
 
-def _engine(arguments: argparse.Namespace, workload: dict[str, list[tuple[list[int], int]]]) -> None:
+def _engine(arguments: argparse.Namespace) -> None:
     from benchmarks.bare_engine import BareEngine
 
     directory = ensure(arguments.model, model_cache())
     parameters = dict(text.split("=", 1) for text in arguments.parameter)
-    measure("ours, engine", workload, BareEngine({"model_dir": str(directory), **parameters}).run, arguments.only)
+    measure(
+        "ours, engine",
+        load_workload(arguments.workload),
+        BareEngine({"model_dir": str(directory), **parameters}).run,
+        arguments.only,
+    )
 
 
-def _server(arguments: argparse.Namespace, workload: dict[str, list[tuple[list[int], int]]]) -> None:
+def _server(arguments: argparse.Namespace) -> None:
     from benchmarks.through_server import ThroughServer
 
-    measure("ours, server", workload, ThroughServer(arguments.url).run, arguments.only)
+    measure("ours, server", load_workload(arguments.workload), ThroughServer(arguments.url).run, arguments.only)
+
+
+def _priority(arguments: argparse.Namespace) -> None:
+    from benchmarks.priority import Setting, report
+
+    client = Client(arguments.url)
+    client.connect()
+    slots = int(client.parameter("inflight_batcher", "max_batch_size") or 32)
+    report(client, Setting(slots=slots, backlog=arguments.backlog, arrivals=arguments.arrivals))
 
 
 if __name__ == "__main__":

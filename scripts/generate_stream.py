@@ -65,9 +65,12 @@ class Client:
             raise ServerError(_details(error)) from error
         return str(config.parameters[key].string_value) if key in config.parameters else ""
 
-    def generate(self, inputs: Mapping[str, Any]) -> Iterator[Piece]:
-        """Send one request and yield its responses; leaving the iteration cancels it. Raises ServerError."""
-        call = self._stub.ModelStreamInfer(iter([_request(inputs)]))
+    def generate(self, inputs: Mapping[str, Any], queue_priority: int = 0) -> Iterator[Piece]:
+        """Send one request and yield its responses; leaving the iteration cancels it. Raises ServerError.
+
+        queue_priority: the level in the server's own queue, 0 = its default; the engine's is the input `priority`.
+        """
+        call = self._stub.ModelStreamInfer(iter([_request(inputs, queue_priority)]))
         try:
             for reply in call:
                 if reply.error_message:
@@ -90,9 +93,11 @@ def _details(error: grpc.RpcError) -> str:
     return " ".join((details or str(error)).split())
 
 
-def _request(inputs: Mapping[str, Any]) -> service_pb2.ModelInferRequest:
+def _request(inputs: Mapping[str, Any], queue_priority: int) -> service_pb2.ModelInferRequest:
     request = service_pb2.ModelInferRequest(model_name=MODEL)
     request.parameters["triton_enable_empty_final_response"].bool_param = True
+    if queue_priority:
+        request.parameters["priority"].uint64_param = queue_priority
     for name, value in inputs.items():
         datatype, contents = INPUTS[name]
         tensor = request.inputs.add(name=name, datatype=datatype, shape=[1, 1])

@@ -18,7 +18,8 @@ DTYPES: dict[str, Any] = {
     "top_k": np.int32, "top_p": np.float32, "min_p": np.float32, "seed": np.uint64, "stop_words": np.object_,
     "end_id": np.int32, "ignore_eos": np.bool_, "exclude_input_in_output": np.bool_, "priority": np.int32,
     "input_ids": np.int32, "input_lengths": np.int32, "request_output_len": np.int32, "streaming": np.bool_,
-    "runtime_top_k": np.int32, "stop_token_ids": np.int32,
+    "runtime_top_k": np.int32,
+    "stop_token_ids": np.int32, "stop": np.bool_, "tenant": np.object_, "cache_salt": np.object_,
 }  # fmt: skip
 
 
@@ -55,7 +56,16 @@ def tensors(fields: dict[str, Any]) -> list[grpcclient.InferInput]:
     return inputs
 
 
-def ask(url: str, model: str = "ensemble", queue_priority: int = 0, parameters: Any = None, **fields: Any) -> Answer:
+def ask(
+    url: str,
+    model: str = "ensemble",
+    *,
+    queue_priority: int = 0,
+    timeout: int | None = None,
+    request_id: str = "",
+    parameters: Any = None,
+    **fields: Any,
+) -> Answer:
     """Send one request and wait for its final response."""
     responses: queue.SimpleQueue[tuple[Any, InferenceServerException | None]] = queue.SimpleQueue()
     answer = Answer()
@@ -63,7 +73,13 @@ def ask(url: str, model: str = "ensemble", queue_priority: int = 0, parameters: 
         client.start_stream(callback=lambda result, error: responses.put((result, error)))
         start = time.perf_counter()
         client.async_stream_infer(
-            model, tensors(fields), enable_empty_final_response=True, priority=queue_priority, parameters=parameters
+            model,
+            tensors(fields),
+            request_id=request_id,
+            enable_empty_final_response=True,
+            priority=queue_priority,
+            timeout=timeout,
+            parameters=parameters,
         )
         final = False
         while not final:

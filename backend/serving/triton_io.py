@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 from collections.abc import Mapping
 from typing import Any
 
@@ -59,6 +60,9 @@ class TritonSender:
     def __init__(self, request: Any, num_input: int, key: int) -> None:
         """key: the engine's id of the request, by which the detokenizer can have it stopped."""
         self._sender = request.get_response_sender()
+        # Asked about a request whose final response is on its way, Triton Server 2.51 crashes as a whole.
+        self._lock = threading.Lock()
+        self._final_sent = False
         self._wanted = frozenset(request.requested_output_names())
         self._num_input = num_input
         self._key = key
@@ -66,11 +70,14 @@ class TritonSender:
     def send(self, chunk: Chunk) -> None:
         """Send one response; the last one with the final flag. Blocks until the server has taken it."""
         response = error_response(chunk.failure) if chunk.failure else self._response(chunk)
-        self._sender.send(response, pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL if chunk.final else 0)
+        with self._lock:
+            self._final_sent = chunk.final
+            self._sender.send(response, pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL if chunk.final else 0)
 
     def is_cancelled(self) -> bool:
         """Whether the client has gone or cancelled."""
-        return bool(self._sender.is_cancelled())
+        with self._lock:
+            return not self._final_sent and bool(self._sender.is_cancelled())
 
     def _response(self, chunk: Chunk) -> Any:
         reason = chunk.finish_reason.value if chunk.finish_reason else ""
