@@ -24,7 +24,10 @@ from backend.model.weights import load_weights
 from backend.scheduler.costs import PreemptionCosts, PreemptionMode
 from backend.scheduler.scheduler import Scheduler
 from backend.scheduler.settings import SchedulerSettings
-from kernels.table import reference_operations
+from kernels.table import cpu_operations
+
+# The compiled operations bring threads of their own; torch's would spin on the same cores.
+_TORCH_THREADS = 1
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,19 +45,18 @@ def build_engine(config: EngineConfig, progress: bool = True) -> LoadedEngine:
 
     Raises LoadError or MemoryError, each with one line for the operator.
     """
-    num_threads = config.num_threads or os.cpu_count() or 1
-    torch.set_num_threads(num_threads)
+    torch.set_num_threads(_TORCH_THREADS)
     model = ModelConfig.from_directory(config.model_dir)
     layout = _layout(config, model)
     operations = cpu_operations(config.num_threads or os.cpu_count() or 1, config.weight_precision)
-    weights = load_weights(config.model_dir, model, progress=progress)
+    weights = load_weights(config.model_dir, model, progress=progress, pack=operations.pack_linear)
     num_blocks = 1 + sizing.usable_blocks(config, model, layout)
     num_host_slots = sizing.host_slots(config, layout)
     pool_tokens = (num_blocks - 1) * layout.block_size
     limit = sizing.max_seq_len(config, model, pool_tokens)
     host = torch.empty((num_host_slots, *layout.block_shape), dtype=layout.dtype)
     executor = CpuExecutor(
-        Decoder(model, weights, reference_operations()), allocate(layout, num_blocks, "cpu"), host, num_threads
+        Decoder(model, weights, operations), allocate(layout, num_blocks, "cpu"), host, _TORCH_THREADS
     )
     scheduler = Scheduler(
         _settings(config, limit), BlockPool(num_blocks), HostPool(num_host_slots), _measure_costs(config, executor)

@@ -70,15 +70,14 @@ class Sequence:
     so far have run, keys and values in the pool. It may reach num_tokens while a step's token is not known yet.
     blocks: ids of the pool blocks that hold them, in order. host_slots: where a swapped-out sequence's blocks lie.
     capacity: tokens that the cursor may reach without asking for blocks; never beyond ``limit``, where the length ends.
+    ends: tokens that end it. watch: the request's stop watch.
     """
 
     __slots__ = (
-        "_end_ids",
-        "_stop_ids",
-        "_watch",
         "awaits_token",
         "blocks",
         "capacity",
+        "ends",
         "finish_reason",
         "host_slots",
         "limit",
@@ -93,6 +92,7 @@ class Sequence:
         "state",
         "swapped_tokens",
         "tokens",
+        "watch",
     )
 
     def __init__(self, request: Request) -> None:
@@ -113,9 +113,8 @@ class Sequence:
         self.num_charged = 0
         self.state = State.WAITING
         self.finish_reason: FinishReason | None = None
-        self._end_ids = request.sampling.end_ids
-        self._stop_ids = request.sampling.stop_ids
-        self._watch = request.stop_watch
+        self.ends = request.sampling.end_ids | request.sampling.stop_ids
+        self.watch = request.stop_watch
 
     def __repr__(self) -> str:
         return f"Sequence({self.request.request_id}, {self.num_computed}/{self.num_tokens}, {self.state.name})"
@@ -149,10 +148,10 @@ class Sequence:
         """Add a generated token; return why the sequence ends with it, or None. Order: eos, stop, length."""
         tokens = self.tokens
         tokens.append(token)
-        stopped = self._watch is not None and self._watch.push(token)
-        if token in self._end_ids:
+        stopped = self.watch is not None and self.watch.push(token)
+        if token in self.ends and token in self.request.sampling.end_ids:
             return FinishReason.EOS
-        if stopped or token in self._stop_ids:
+        if stopped or token in self.ends:
             return FinishReason.STOP
         # The token that would be sampled from the last slot is the last one.
         if len(tokens) > self.limit:

@@ -68,7 +68,9 @@ class Decoder:
         normed = self._norm(hidden, layers[0].weights.attention_norm)
         # Each addition to the residual stream comes with the norm of what reads it next.
         for layer, next_norm in zip(layers, self._next_norms, strict=True):
-            normed, hidden = self._add_norm(self._attention(normed, layer, inputs, pool), hidden, layer.weights.mlp_norm)
+            normed, hidden = self._add_norm(
+                self._attention(normed, layer, inputs, pool), hidden, layer.weights.mlp_norm
+            )
             normed, hidden = self._add_norm(self._mlp(normed, layer.weights), hidden, next_norm)
         return self._logits(normed[inputs.logit_rows])
 

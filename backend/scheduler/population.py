@@ -88,7 +88,7 @@ class Population:
         sequence.state = State.FINISHED
         sequence.finish_reason = reason
         if state is State.WAITING:
-            self.waiting.discard(sequence)
+            self.waiting.discard()
         else:
             self._leave_slot(sequence)
         self._residency.release(sequence, fence)

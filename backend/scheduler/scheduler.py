@@ -15,7 +15,7 @@ preempted sequence keeps its arrival, so within a level and tenant the oldest is
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from operator import attrgetter
 
 from backend.errors import InvalidRequest
@@ -173,17 +173,31 @@ class Scheduler:
         Tokens of sequences that have ended since are dropped; those of preempted ones are kept.
         """
         outputs: list[TokenOutput] = []
-        size = self.settings.block_size
         supply = iter(tokens)
-        for sequence, token in zip(plan.decodes, supply, strict=False):
-            if sequence.state is not State.FINISHED:
-                self._append(sequence, token, outputs)
-                if not (len(sequence.tokens) - 1) % size and sequence.state is State.RUNNING:
-                    self.residency.publish(sequence, len(sequence.tokens) - 1)
-                    self.population.shares.charge(sequence)
+        self._commit_decodes(plan.decodes, supply, outputs)
         for chunk in plan.chunks:
             self._commit_chunk(chunk, next(supply) if chunk.samples else None, outputs)
         return outputs
+
+    def _commit_decodes(self, decodes: list[Sequence], supply: Iterator[int], outputs: list[TokenOutput]) -> None:
+        """The hot loop: what Sequence.append does is spelt out for a token that ends nothing."""
+        running, size = State.RUNNING, self.settings.block_size
+        for sequence, token in zip(decodes, supply, strict=False):
+            known = sequence.tokens
+            filled = len(known)
+            if (
+                sequence.state is running
+                and filled < sequence.limit
+                and token not in sequence.ends
+                and sequence.watch is None
+            ):
+                known.append(token)
+                outputs.append(TokenOutput(sequence, token))
+            elif sequence.state is not State.FINISHED:
+                self._append(sequence, token, outputs)
+            if not filled % size and sequence.state is running:
+                self.residency.publish(sequence, filled)
+                self.population.shares.charge(sequence)
 
     def _commit_chunk(self, chunk: Chunk, token: int | None, outputs: list[TokenOutput]) -> None:
         sequence = chunk.sequence

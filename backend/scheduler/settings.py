@@ -9,14 +9,18 @@ from dataclasses import dataclass
 class SchedulerSettings:
     """Limits and policy of a scheduler.
 
-    block_size: token slots of a block. max_batch_size: slots. max_num_tokens: tokens that a step may compute.
-    max_seq_len: prompt + output of a sequence. guaranteed_no_evict: admit what the pool can hold to its end, and
-    never preempt for growth; otherwise (TensorRT-LLM's max_utilization) admit what fits now and preempt when it does
-    not. preemption: whether a more urgent request may take from less urgent ones. preemption_cap: after so many
-    preemptions a sequence is admitted again only with its end reserved. free_block_reserve: share of the pool that
-    admission leaves free while something runs. ageing_seconds: a waiter moves up one level in order per so many
-    seconds; 0 = never. target_step_seconds: prompt chunks are cut so that a step with decoding sequences stays within this;
-    0 = no target. input_weight, output_weight: what a token costs its tenant's share.
+    block_size: token slots of a block.
+    max_batch_size: slots, that is sequences that run at the same time.
+    max_num_tokens: tokens that a step may compute.
+    max_seq_len: prompt and output tokens of a sequence.
+    guaranteed_no_evict: admit only what the pool can hold to its end, and never preempt for growth; otherwise
+        (TensorRT-LLM's max_utilization) admit what fits now, and preempt when it no longer does.
+    preemption: whether a waiting request may take from less urgent running ones.
+    preemption_cap: after so many preemptions a sequence is admitted again only with its end reserved.
+    free_block_reserve: share of the pool that admission leaves free while something runs.
+    ageing_seconds: a waiter moves up one level in order per so many seconds; 0 = never.
+    target_step_seconds: prompt chunks are cut so that a step with decoding sequences stays within this; 0 = no target.
+    input_weight, output_weight: what a token costs its tenant's share.
     """
 
     block_size: int

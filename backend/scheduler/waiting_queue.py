@@ -37,7 +37,7 @@ class WaitingQueue:
         heapq.heappush(heap, (sequence.request.arrival, sequence))
         self._size += 1
 
-    def discard(self, sequence: Sequence) -> None:
+    def discard(self) -> None:
         """A waiting sequence has ended. It is dropped from its heap when it comes up."""
         self._size -= 1
 

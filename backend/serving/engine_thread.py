@@ -148,6 +148,8 @@ class EngineThread:
         found = self._open.get(request_id)
         if found is None:
             return  # cancelled between the step and now, and told so
+        if output.token is not None:
+            found.stream.deliver(output.token)
         if output.sequence.finish_reason is not None:
             found.stream.finish(output.sequence.finish_reason)
             del self._open[request_id]

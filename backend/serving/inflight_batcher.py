@@ -112,7 +112,7 @@ class InflightBatcher:
             deadline=arrived + timeout / 1e6 if timeout else None,
             tenant=parsed.tenant,
             salt=parsed.salt,
-            stop_watch=stream,
+            stop_watch=stream if stream.watches else None,
         )
         self._scheduler.check_fits(admitted)
         self._requests.add(number, request.request_id(), stream)
@@ -124,7 +124,8 @@ class InflightBatcher:
         if parsed.wants_text or parsed.stop_words:
             text = TextStream(self._token_bytes, parsed.stop_words, echo)
         sender = TritonSender(request, len(parsed.prompt), number)
-        return ResponseStream(sender, streaming=parsed.streaming, echo=echo, text=text)
+        watches = bool(parsed.stop_words)
+        return ResponseStream(sender, streaming=parsed.streaming, echo=echo, text=text, watches=watches)
 
     def finalize(self) -> None:
         """Unload: the step under way ends, open requests get an error, threads are joined."""

@@ -45,10 +45,18 @@ class ResponseStream:
     """One request's way back to its client. Exactly one chunk is final, and none follows it."""
 
     def __init__(
-        self, sender: ResponseSender, *, streaming: bool, echo: tuple[int, ...], text: TextStream | None
+        self,
+        sender: ResponseSender,
+        *,
+        streaming: bool,
+        echo: tuple[int, ...],
+        text: TextStream | None,
+        watches: bool = False,
     ) -> None:
+        """watches: the stream is its request's stop watch, and so sees each token before it is delivered."""
         self.sender = sender
         self.streaming = streaming
+        self.watches = watches
         self._lock = threading.Lock()
         self._text = text
         self._ids = list(echo)
@@ -58,8 +66,13 @@ class ResponseStream:
         self._queued = False
         self._closed = False
 
+    def deliver(self, token_id: int) -> None:
+        """Take a token that a step has brought, unless it came by ``push`` already."""
+        if not self.watches:
+            self.push(token_id)
+
     def push(self, token_id: int) -> bool:
-        """Take a generated token (the engine's stop watch); True when the text now holds a stop string."""
+        """Take a generated token; True when the text now holds a stop string."""
         with self._lock:
             self._ids.append(token_id)
             self._num_output += 1

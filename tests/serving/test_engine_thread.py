@@ -53,15 +53,7 @@ class Served:
     def ask(self, asked: Request, recorder: Recorder | None = None, streaming: bool = True) -> Recorder:
         recorder = recorder or Recorder()
         stream = ResponseStream(recorder, streaming=streaming, echo=(), text=None)
-        watched = Request(
-            request_id=asked.request_id,
-            prompt=asked.prompt,
-            sampling=asked.sampling,
-            level=asked.level,
-            arrival=asked.arrival,
-            stop_watch=stream,
-        )
-        self.thread.submit(watched, stream)
+        self.thread.submit(asked, stream)
         return recorder
 
     def stop(self) -> None:
