@@ -43,7 +43,8 @@ class Request:
     request_id: the engine's own number, unique in its life. level: 1 is the most urgent. arrival: a number that grows
     with each request; the order among equals. arrived: seconds on the scheduler's clock. deadline: seconds on that
     clock after which nobody wants the answer, or None. tenant: whose fair share it uses. salt: prefixes are shared only
-    among requests of the same salt.
+    among requests of the same salt. leader: request_id of another request with the same prompt whose computed prompt
+    this one is to share (the further sequences of ``num_return_sequences``), or None.
     """
 
     request_id: int
@@ -55,6 +56,7 @@ class Request:
     deadline: float | None = None
     tenant: str = ""
     salt: str = ""
+    leader: int | None = None
     stop_watch: StopWatch | None = None
 
     @property

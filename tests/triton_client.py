@@ -19,7 +19,8 @@ DTYPES: dict[str, Any] = {
     "end_id": np.int32, "ignore_eos": np.bool_, "exclude_input_in_output": np.bool_, "priority": np.int32,
     "input_ids": np.int32, "input_lengths": np.int32, "request_output_len": np.int32, "streaming": np.bool_,
     "runtime_top_k": np.int32,
-    "stop_token_ids": np.int32, "stop": np.bool_, "tenant": np.object_, "cache_salt": np.object_,
+    "stop_token_ids": np.int32, "stop": np.bool_,
+    "num_return_sequences": np.int32, "tenant": np.object_, "cache_salt": np.object_,
 }  # fmt: skip
 
 
@@ -31,6 +32,7 @@ class Answer:
     ids: list[int] = field(default_factory=list)
     reasons: list[str] = field(default_factory=list)
     times: list[float] = field(default_factory=list)
+    by_sequence: dict[int, str] = field(default_factory=dict)
     num_input: int = 0
     num_output: int = 0
     finals: int = 0
@@ -97,7 +99,10 @@ def ask(
 def _read(result: grpcclient.InferResult, answer: Answer) -> None:
     text = result.as_numpy("text_output")
     if text is not None:
-        answer.chunks.append(text.reshape(-1)[0].decode())
+        piece = text.reshape(-1)[0].decode()
+        answer.chunks.append(piece)
+        index = int(result.as_numpy("sequence_index").reshape(-1)[0])
+        answer.by_sequence[index] = answer.by_sequence.get(index, "") + piece
     ids = result.as_numpy("output_ids")
     if ids is not None:
         answer.ids.extend(ids.reshape(-1).tolist())

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from backend.kv.prefix_cache import Node
-from backend.request import Sequence
+from backend.request import Sequence, State
 from backend.scheduler.population import Population
 from backend.scheduler.preemption import Shortage, VictimChooser
 from backend.scheduler.residency import Residency
@@ -17,24 +17,35 @@ _MOST_PASSED_OVER = 32
 
 
 class Entry(NamedTuple):
-    """How a sequence can enter: with which cached blocks, reserved to its end or not, over which victims."""
+    """How a sequence can enter: with which cached blocks, reserved to its end or not, over which victims.
+
+    leader: the running sequence whose prompt it shares instead, or None.
+    """
 
     sequence: Sequence
     hits: list[Node]
     reserve: bool
     victims: list[Sequence]
+    leader: Sequence | None
 
 
 class Admission:
     """One pass over the waiting; made anew for each step. ``close`` puts back who was passed over."""
 
     def __init__(
-        self, settings: SchedulerSettings, population: Population, residency: Residency, chooser: VictimChooser
+        self,
+        settings: SchedulerSettings,
+        population: Population,
+        residency: Residency,
+        chooser: VictimChooser,
+        computing: Collection[Sequence],
     ) -> None:
+        """computing: sequences of which this step computes a chunk, decided before."""
         self._settings = settings
         self._population = population
         self._residency = residency
         self._chooser = chooser
+        self._computing = computing
         self._passed_over: list[Sequence] = []
 
     def next(self, now: float, untouchable: Collection[Sequence]) -> Entry | None:
@@ -62,30 +73,43 @@ class Admission:
         for sequence in self._population.waiting.candidates(now):
             if barrier is not None and sequence.request.level >= barrier:
                 continue
-            hits = self._residency.hits(sequence)
-            if sequence.awaits_token or self._residency.being_computed_for(sequence, hits):
+            leader = self._population.leader_of(sequence)
+            if sequence.awaits_token or (leader is not None and not self._settled(leader, untouchable)):
                 return sequence
-            entry = self._entry(sequence, hits, untouchable)
+            hits = [] if leader is not None else self._residency.hits(sequence)
+            if leader is None and self._residency.being_computed_for(sequence, hits):
+                return sequence
+            entry = self._entry(sequence, hits, leader, untouchable)
             if entry is not None:
                 return entry
             barrier = sequence.request.level
         return None
 
-    def _entry(self, sequence: Sequence, hits: list[Node], untouchable: Collection[Sequence]) -> Entry | None:
+    def _settled(self, leader: Sequence, untouchable: Collection[Sequence]) -> bool:
+        """Whether a leader's whole prompt is in the pool before this step begins."""
+        running = leader.state is State.RUNNING and leader not in untouchable
+        return running and leader.num_computed >= leader.num_prompt and leader not in self._computing
+
+    def _entry(
+        self, sequence: Sequence, hits: list[Node], leader: Sequence | None, untouchable: Collection[Sequence]
+    ) -> Entry | None:
         """Proven before anything is touched: slots and blocks suffice, with the victims' if need be."""
         settings, residency = self._settings, self._residency
         reserve = settings.guaranteed_no_evict or sequence.num_preemptions >= settings.preemption_cap
         slots = self._population.num_running + 1 - settings.max_batch_size
         spare = residency.available(sequence) - residency.needed(sequence, hits, reserve)
+        if leader is not None:
+            spare += residency.prompt_blocks(sequence)
         if slots <= 0 and spare >= self._kept_free():
-            return Entry(sequence, hits, reserve, [])
+            return Entry(sequence, hits, reserve, [], leader)
         level = sequence.request.level
-        lower = [s for s in self._population.running if s.request.level > level and s not in untouchable]
+        running = self._population.running
+        lower = [s for s in running if s.request.level > level and s not in untouchable and s is not leader]
         if not (settings.preemption and lower):
             return None
         kept = frozenset(node.block for node in hits)
         victims = self._chooser.choose(lower, Shortage(slots, -spare), lambda chosen: residency.gain(chosen, kept))
-        return None if victims is None else Entry(sequence, hits, reserve, victims)
+        return None if victims is None else Entry(sequence, hits, reserve, victims, leader)
 
     def _kept_free(self) -> int:
         """Blocks that admission leaves to the growth of those that run."""

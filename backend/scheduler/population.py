@@ -28,6 +28,7 @@ class Population:
         self.decoding: dict[int, Sequence] = {}
         self.prefilling: dict[int, Sequence] = {}
         self.num_preemptions = 0
+        self._open: dict[int, Sequence] = {}
         self._residency = residency
         self._deadlines: list[tuple[float, int, Sequence]] = []
 
@@ -46,9 +47,17 @@ class Population:
         sequence = Sequence(request)
         self.shares.enter(sequence)
         self.waiting.push(sequence)
+        self._open[request.request_id] = sequence
         if request.deadline is not None:
             heapq.heappush(self._deadlines, (request.deadline, request.arrival, sequence))
         return sequence
+
+    def leader_of(self, sequence: Sequence) -> Sequence | None:
+        """The sequence whose prompt a new one is to share, while that has not ended and the new one has not begun."""
+        leader = sequence.request.leader
+        if leader is None or sequence.num_preemptions or sequence.num_output:
+            return None
+        return self._open.get(leader)
 
     def enter(self, sequence: Sequence) -> None:
         """A waiting sequence, which has been brought in, runs."""
@@ -93,6 +102,7 @@ class Population:
             self._leave_slot(sequence)
         self._residency.release(sequence, fence)
         self.shares.leave(sequence)
+        del self._open[sequence.request.request_id]
         return True
 
     def _leave_slot(self, sequence: Sequence) -> None:

@@ -93,6 +93,23 @@ class Residency:
             sequence.num_published = len(hits)
             self._announce(sequence)
 
+    def prompt_blocks(self, sequence: Sequence) -> int:
+        """Blocks of the prompt that can be shared as they are: the last prompt token is computed by each sharer."""
+        return (sequence.num_prompt - 1) // self._block_size
+
+    def fork(self, sequence: Sequence, leader: Sequence, reserve: bool) -> None:
+        """Let a waiting sequence share its leader's computed prompt: full blocks as they are, the tail by a copy."""
+        shared = self.prompt_blocks(sequence)
+        self.tables.share(sequence, leader.blocks[:shared])
+        self.tables.grow(sequence, min(sequence.num_tokens, sequence.limit))
+        self.copies.within.append((leader.blocks[shared], sequence.blocks[shared]))
+        self.copies.moved.append(sequence)
+        sequence.num_computed = sequence.num_prompt - 1
+        self.hit_tokens += sequence.num_computed
+        sequence.reserved = reserve
+        if reserve:
+            self._reserved += self.to_the_end(sequence)
+
     def _copy_in(self, sequence: Sequence, first: int, fence: int) -> None:
         last = blocks_for(sequence.swapped_tokens, self._block_size)
         pairs = zip(sequence.host_slots[first:last], sequence.blocks[first:last], strict=True)

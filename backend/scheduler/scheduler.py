@@ -147,14 +147,24 @@ class Scheduler:
         self.population.preempt(sequence, self._launched)
 
     def _admit(self, now: float, draft: StepDraft) -> None:
-        admission = Admission(self.settings, self.population, self.residency, self._chooser)
+        admission = Admission(
+            self.settings,
+            self.population,
+            self.residency,
+            self._chooser,
+            {chunk.sequence for chunk in draft.chunks},
+        )
         entered: set[Sequence] = set()
         while (draft.budget > 0 or draft.decodes) and (entry := admission.next(now, entered)) is not None:
             if draft.budget < 1 and not draft.can_take_tokens(entry.sequence):
                 break
             for victim in entry.victims:
                 self._preempt(victim, draft)
-            self.residency.bring_in(entry.sequence, entry.hits, entry.reserve, self._step)
+            if entry.leader is not None:
+                self.residency.fork(entry.sequence, entry.leader, entry.reserve)
+                entered.add(entry.leader)  # its tail is still to be copied from: it must not be taken in this step
+            else:
+                self.residency.bring_in(entry.sequence, entry.hits, entry.reserve, self._step)
             self.population.enter(entry.sequence)
             entered.add(entry.sequence)
             draft.add_chunk(entry.sequence)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,7 +21,7 @@ from backend.serving.open_requests import OpenRequests
 from backend.serving.request_parser import SHOWN_NAMES, ParsedRequest, RequestParser, counter
 from backend.serving.response_stream import Failure, ResponseStream
 from backend.serving.sender_pool import SenderPool
-from backend.serving.triton_io import ServerLog, TritonSender, error_response, parameters_of, read_inputs
+from backend.serving.triton_io import ServerLog, TritonRequest, TritonSender, error_response, parameters_of, read_inputs
 from backend.text.text_stream import TextStream
 from backend.text.token_bytes import TokenBytes
 
@@ -99,31 +100,32 @@ class InflightBatcher:
             raise InvalidRequest("stop", "needs the request id of the request to stop")
 
     def _submit(self, request: Any, parsed: ParsedRequest) -> None:
-        number = next(self._numbers)
-        stream = self._stream(request, parsed, number)
+        """One engine request per sequence asked for; the further ones share the first one's computed prompt."""
+        numbers = [next(self._numbers) for _ in range(parsed.num_sequences)]
+        way_back = TritonRequest(request, len(parsed.prompt), parsed.num_sequences)
         arrived, timeout = self._clock(), request.timeout()
-        admitted = Request(
-            request_id=number,
+        first = Request(
+            request_id=numbers[0],
             prompt=parsed.prompt,
             sampling=parsed.sampling,
             level=parsed.level,
-            arrival=number,
+            arrival=numbers[0],
             arrived=arrived,
             deadline=arrived + timeout / 1e6 if timeout else None,
             tenant=parsed.tenant,
             salt=parsed.salt,
-            stop_watch=stream if stream.watches else None,
         )
-        self._scheduler.check_fits(admitted)
-        self._requests.add(number, request.request_id(), stream)
-        self._engine.submit(admitted, stream)
+        self._scheduler.check_fits(first)
+        for index, number in enumerate(numbers):
+            stream = self._stream(way_back.member(index, number), parsed)
+            self._requests.add(number, request.request_id(), stream)
+            self._engine.submit(_sibling(first, index, number, stream), stream)
 
-    def _stream(self, request: Any, parsed: ParsedRequest, number: int) -> ResponseStream:
+    def _stream(self, sender: TritonSender, parsed: ParsedRequest) -> ResponseStream:
         echo = parsed.prompt if parsed.echo else ()
         text = None
         if parsed.wants_text or parsed.stop_words:
             text = TextStream(self._token_bytes, parsed.stop_words, echo)
-        sender = TritonSender(request, len(parsed.prompt), number)
         watches = bool(parsed.stop_words)
         return ResponseStream(sender, streaming=parsed.streaming, echo=echo, text=text, watches=watches)
 
@@ -133,6 +135,19 @@ class InflightBatcher:
         self._engine.stop()
         self._requests.close()
         self._senders.stop()
+
+
+def _sibling(first: Request, index: int, number: int, stream: ResponseStream) -> Request:
+    """Sequence ``index`` of a request. Each has its own seed, or all would say the same."""
+    seed = (first.sampling.seed + index) % (1 << 64)
+    return dataclasses.replace(
+        first,
+        request_id=number,
+        arrival=number,
+        sampling=dataclasses.replace(first.sampling, seed=seed),
+        leader=first.request_id if index else None,
+        stop_watch=stream if stream.watches else None,
+    )
 
 
 def _parser(config: EngineConfig, loaded: LoadedEngine) -> RequestParser:

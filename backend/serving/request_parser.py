@@ -20,6 +20,7 @@ SHOWN_NAMES = {
 """Engine tensor -> the ensemble's name of it, by which most clients know the field."""
 
 MAX_STOP_WORDS = 32
+MAX_SEQUENCES = 64
 MAX_STOP_WORD_BYTES = 1024
 _SAMPLES_IF_ANY = ("temperature", "runtime_top_k", "runtime_top_p", "min_p", "seed")
 _CUSTOM = {"request_priority", "tenant", "cache_salt"}
@@ -39,6 +40,7 @@ class ParsedRequest:
     echo: bool
     wants_text: bool
     stop_words: tuple[str, ...]
+    num_sequences: int
     tenant: str
     salt: str
 
@@ -67,6 +69,7 @@ class RequestParser:
             echo=not streaming and not inputs.boolean("exclude_input_in_output", not self.echo_by_default),
             wants_text=inputs.boolean("detokenize", False),
             stop_words=_stop_words(inputs),
+            num_sequences=_num_sequences(inputs),
             tenant=_label(inputs, custom, "tenant"),
             salt=_label(inputs, custom, "cache_salt"),
         )
@@ -141,6 +144,13 @@ def _label(inputs: Inputs, custom: Mapping[str, object], name: str) -> str:
     if len(text.encode()) > MAX_LABEL_BYTES:
         raise InvalidRequest(name, f"{len(text.encode())} bytes, at most {MAX_LABEL_BYTES} are allowed")
     return text
+
+
+def _num_sequences(inputs: Inputs) -> int:
+    count = inputs.integer("num_return_sequences", 1)
+    if not 1 <= count <= MAX_SEQUENCES:
+        raise InvalidRequest("num_return_sequences", f"{count} is out of range, allowed is [1, {MAX_SEQUENCES}]")
+    return count
 
 
 def _stop_words(inputs: Inputs) -> tuple[str, ...]:

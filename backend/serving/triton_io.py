@@ -54,43 +54,50 @@ class ServerLog(logging.Handler):
         logger.propagate = False
 
 
-class TritonSender:
-    """The response sender of one decoupled request, with the outputs that its client asked for."""
+class TritonRequest:
+    """The way back of one decoupled request, with the outputs that its client asked for.
 
-    def __init__(self, request: Any, num_input: int, key: int) -> None:
-        """key: the engine's id of the request, by which the detokenizer can have it stopped."""
+    A request for several sequences has as many members; only the last response of the last of them is final.
+    """
+
+    def __init__(self, request: Any, num_input: int, num_members: int) -> None:
         self._sender = request.get_response_sender()
         # Asked about a request whose final response is on its way, Triton Server 2.51 crashes as a whole.
         self._lock = threading.Lock()
-        self._final_sent = False
+        self._open_members = num_members
         self._wanted = frozenset(request.requested_output_names())
         self._num_input = num_input
-        self._key = key
 
-    def send(self, chunk: Chunk) -> None:
-        """Send one response; the last one with the final flag. Blocks until the server has taken it."""
-        response = error_response(chunk.failure) if chunk.failure else self._response(chunk)
+    def member(self, index: int, key: int) -> TritonSender:
+        """The sender of sequence ``index``. key: the engine's id of it, by which the detokenizer stops it."""
+        return TritonSender(self, index, key)
+
+    def send(self, chunk: Chunk, index: int, key: int) -> None:
+        """Send one response. Blocks until the server has taken it."""
+        response = error_response(chunk.failure) if chunk.failure else self._response(chunk, index, key)
         with self._lock:
-            self._final_sent = chunk.final
-            self._sender.send(response, pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL if chunk.final else 0)
+            self._open_members -= chunk.final
+            final = self._open_members == 0
+            self._sender.send(response, pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL if final else 0)
 
     def is_cancelled(self) -> bool:
         """Whether the client has gone or cancelled."""
         with self._lock:
-            return not self._final_sent and bool(self._sender.is_cancelled())
+            return self._open_members > 0 and bool(self._sender.is_cancelled())
 
-    def _response(self, chunk: Chunk) -> Any:
+    def _response(self, chunk: Chunk, index: int, key: int) -> Any:
         reason = chunk.finish_reason.value if chunk.finish_reason else ""
         outputs: dict[str, tuple[object, type[np.generic]]] = {
             "output_ids": ([chunk.ids], np.int32),
             "sequence_length": ([len(chunk.ids)], np.int32),
+            "sequence_index": ([index], np.int32),
             "finish_reason": ([reason.encode()], np.object_),
             "num_input_tokens": ([self._num_input], np.int32),
             "num_output_tokens": ([chunk.num_output], np.int32),
         }
         if chunk.span is not None:
             outputs["text_ids"] = ([chunk.span.ids], np.int32)
-            outputs["engine_key"] = ([self._key], np.uint64)
+            outputs["engine_key"] = ([key], np.uint64)
             outputs["text_span"] = ([chunk.span.start, chunk.span.end], np.int32)
         return pb_utils.InferenceResponse(
             output_tensors=[
@@ -99,3 +106,20 @@ class TritonSender:
                 if name in self._wanted
             ]
         )
+
+
+class TritonSender:
+    """The response sender of one sequence of a request."""
+
+    def __init__(self, request: TritonRequest, index: int, key: int) -> None:
+        self._request = request
+        self._index = index
+        self._key = key
+
+    def send(self, chunk: Chunk) -> None:
+        """Send one response; blocks until the server has taken it."""
+        self._request.send(chunk, self._index, self._key)
+
+    def is_cancelled(self) -> bool:
+        """Whether the client has gone or cancelled."""
+        return self._request.is_cancelled()

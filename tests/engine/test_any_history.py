@@ -1,7 +1,8 @@
 """Whatever happens, in whatever order: every text equals the lone run, every book adds up, nothing is left behind.
 
-A hypothesis state machine over the real engine and scheduler on the oracle model: arrivals of any level, tenant, salt and
-shared prefix; cancellations, deadlines, failing steps; small pools and host pools; recompute and swap; both policies.
+A hypothesis state machine over the real engine and scheduler on the oracle model: arrivals of any level, tenant,
+salt, shared prefix and number of sequences; cancellations, deadlines, failing steps; small pools and host pools;
+recompute and swap; both policies.
 """
 
 import os
@@ -58,17 +59,37 @@ class EngineMachine(RuleBasedStateMachine):
         prefix=st.sampled_from([None, 0, 1]),
         salt=st.sampled_from(["", "x"]),
         patience=st.none() | st.integers(1, 40),
+        copies=st.sampled_from([0, 0, 0, 2]),
     )
     def arrive(
-        self, prompt: int, output: int, level: int, tenant: str, prefix: int | None, salt: str, patience: int | None
+        self,
+        prompt: int,
+        output: int,
+        level: int,
+        tenant: str,
+        prefix: int | None,
+        salt: str,
+        patience: int | None,
+        copies: int,
     ) -> None:
         asked: int | tuple[int, ...] = prompt if prefix is None else (*PREFIXES[prefix], *range(prompt % 7 + 1))
         length = len(asked) if isinstance(asked, tuple) else asked
         if length + output - 1 > self.pool_tokens:
             return
+        if copies and length + output - 1 <= self.pool_tokens:
+            self.family(asked, output, level, salt, copies)
+            return
         deadline = None if patience is None else self.clock.now + patience
         made = request(asked, output, level, tenant=tenant, salt=salt, deadline=deadline, arrived=self.clock.now)
         self.sequences.append(self.engine.add(made))
+
+    def family(self, asked: int | tuple[int, ...], output: int, level: int, salt: str, copies: int) -> None:
+        """Several sequences of one prompt; on the oracle model all say the same."""
+        first = request(asked, output, level, salt=salt, arrived=self.clock.now)
+        self.sequences.append(self.engine.add(first))
+        for _ in range(copies):
+            more = request(first.prompt, output, level, salt=salt, arrived=self.clock.now, leader=first.request_id)
+            self.sequences.append(self.engine.add(more))
 
     @rule(n=st.integers(1, 6))
     def steps(self, n: int) -> None:

@@ -19,7 +19,7 @@ SEARCH = settings(
 
 
 def caught() -> None:
-    with pytest.raises(BaseException) as found:  # noqa: PT011 - an assertion, an integrity error, or a group of them
+    with pytest.raises(BaseException) as found:
         run_state_machine_as_test(EngineMachine, settings=SEARCH)
     assert not isinstance(found.value, KeyboardInterrupt | SystemExit)
 

@@ -99,6 +99,8 @@ def test_a_prompt_beyond_the_pool_is_refused_with_the_numbers(smollm2_dir: Path)
         ({"top_k": -5}, "top_k: -5 is out of range"),
         ({"end_id": 49152}, "end_id: 49152 is out of range, allowed is [0, 49151]"),
         ({"priority": 9}, "priority: 9 is out of range"),
+        ({"num_return_sequences": 0}, "num_return_sequences: 0 is out of range, allowed is [1, 64]"),
+        ({"num_return_sequences": 10**9}, "num_return_sequences: 1000000000 is out of range"),
     ],
 )
 @pytest.mark.parametrize("stream", [True, False])
@@ -140,6 +142,19 @@ def test_a_seed_gives_the_same_text_again_beside_other_requests_and_other_seeds_
     assert [ask(server.grpc_url, **one).text for one in asked] == texts
     unseeded = [{"text_input": "Tell me a story about", "max_tokens": 16, "temperature": 1.0} for _ in range(4)]
     assert len({answer.text for answer in ask_all(server.grpc_url, unseeded, 4)}) > 1
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_several_sequences_of_one_request_are_those_of_their_seeds_and_end_with_one_final_response(
+    server: RunningServer, stream: bool
+) -> None:
+    asked = {"text_input": "Tell me a story about a fox and", "max_tokens": 12, "temperature": 1.0, "stream": stream}
+    asked["exclude_input_in_output"] = True
+    several = ask(server.grpc_url, **asked, seed=40, num_return_sequences=4)
+    assert (several.error, several.finals) == ("", 1)
+    alone = {n: ask(server.grpc_url, **asked, seed=40 + n).text for n in range(4)}
+    assert several.by_sequence == alone
+    assert len(set(alone.values())) > 1
 
 
 def test_the_priority_reaches_the_engine_by_tensor_and_by_parameter_through_the_ensemble(server: RunningServer) -> None:
