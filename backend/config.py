@@ -91,6 +91,9 @@ class EngineConfig:
         "milliseconds in (0, 10000]",
         "how often open requests are asked if they were cancelled",
     )
+    stuck_seconds: float = _knob(
+        300.0, lambda v: 0 <= v < 1e9, "seconds, 0 = never", "without a step despite work: the model ends itself"
+    )
     step_trace_file: str = _knob("", lambda v: True, "a file name", "one JSON line per step is appended; empty = none")
     log_level: str = _choice("info", LOG_LEVELS, "how much the engine says")
 

@@ -41,13 +41,23 @@ class _Open(NamedTuple):
 class EngineThread:
     """Owns the engine while it runs. ``submit``, ``cancel`` and ``stop`` may be called from any thread.
 
-    on_step: called after each step, in the engine's thread; it must be quick.
+    on_step: called after each step, in the engine's thread; it must be quick. on_death: called when the thread has
+    ended by a failure and everyone has been told.
     """
 
-    def __init__(self, engine: Engine, senders: SenderPool, on_step: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        senders: SenderPool,
+        on_step: Callable[[], None] = lambda: None,
+        on_death: Callable[[], None] = lambda: None,
+    ) -> None:
         self._engine = engine
         self._senders = senders
         self._on_step = on_step
+        self._on_death = on_death
+        self.beats = 0
+        self.busy = False
         self._inbox: queue.SimpleQueue[_Arrival | _Cancel | _Stop] = queue.SimpleQueue()
         self._open: dict[int, _Open] = {}
         self._closing = threading.Lock()
@@ -92,15 +102,22 @@ class EngineThread:
             self._close("the model is being unloaded", "UNAVAILABLE")
         except Exception:
             _log.exception("the engine thread ended")
-            self._close("the engine has failed; the model must be loaded again", "INTERNAL")
-        finally:
+            self.give_up("the engine has failed; the model must be loaded again")
+        else:
             self._engine.close()
+
+    def give_up(self, message: str) -> None:
+        """End everyone with an error; the model cannot serve any more. From any thread, if this one is stuck."""
+        self._close(message, "INTERNAL")
+        self._on_death()
 
     def _take_inbox(self) -> bool:
         """Carry out all that has come in; wait for something if there is no work. False when the thread is to end."""
         self._wait_for_step()
+        self.beats += 1
         while True:
             idle = not self._engine.has_work
+            self.busy = not idle
             if idle and self._inbox.empty():
                 self._engine.check_idle()
             try:
@@ -176,6 +193,6 @@ class EngineThread:
             command = self._inbox.get()
             if isinstance(command, _Arrival):
                 self._fail(command.request.request_id, command.stream, message, code)
-        for key, found in self._open.items():
+        for key, found in list(self._open.items()):
             self._fail(key, found.stream, message, code)
         self._open.clear()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -22,10 +23,12 @@ from backend.serving.request_parser import SHOWN_NAMES, ParsedRequest, RequestPa
 from backend.serving.response_stream import Failure, ResponseStream
 from backend.serving.sender_pool import SenderPool
 from backend.serving.triton_io import ServerLog, TritonRequest, TritonSender, error_response, parameters_of, read_inputs
+from backend.serving.watchdog import Watchdog
 from backend.text.text_stream import TextStream
 from backend.text.token_bytes import TokenBytes
 
 _log = logging.getLogger(__name__)
+_DEAD_ENGINE = 70
 
 
 class InflightBatcher:
@@ -55,7 +58,13 @@ class InflightBatcher:
 
     def _start(self, config: EngineConfig, loaded: LoadedEngine) -> None:
         self._senders = SenderPool(config.sender_threads)
-        self._engine = EngineThread(loaded.engine, self._senders, on_step=lambda: self._gate.notify())
+        self._engine = EngineThread(loaded.engine, self._senders, lambda: self._gate.notify(), self._die)
+        self._watchdog = Watchdog(
+            beats=lambda: self._engine.beats,
+            busy=lambda: self._engine.busy,
+            on_stuck=lambda: self._engine.give_up("the engine is stuck; the model must be loaded again"),
+            limit=config.stuck_seconds,
+        )
         self._requests = OpenRequests(self._engine.cancel, config.cancel_poll_ms / 1e3)
         self._gate = Gate(
             lambda: self._engine.num_held,
@@ -64,6 +73,13 @@ class InflightBatcher:
             interval=config.admission_interval_ms / 1e3,
         )
         self._engine.start()
+        self._watchdog.start()
+
+    def _die(self) -> None:
+        """End this process: the only way in which whoever watches Triton Server 2.51 can see that a model is dead."""
+        self._gate.release()
+        self._senders.stop()
+        os._exit(_DEAD_ENGINE)
 
     def execute(self, requests: list[Any]) -> None:
         """Take requests in. Each is answered through its own response sender, refused ones at once.
@@ -132,6 +148,7 @@ class InflightBatcher:
     def finalize(self) -> None:
         """Unload: the step under way ends, open requests get an error, threads are joined."""
         self._gate.release()
+        self._watchdog.stop()
         self._engine.stop()
         self._requests.close()
         self._senders.stop()

@@ -56,6 +56,7 @@ def _add_engine_options(parser: argparse.ArgumentParser) -> None:
     number("--max-num-tokens", 512, "tokens that one step may compute")
     number("--max-seq-len", 0, "prompt and output tokens of one request, 0 = what model and pool allow")
     number("--kv-cache-tokens", 0, "tokens that the KV pool holds, 0 = automatic")
+    number("--max-queue-size", 0, "requests per level that may wait in the server's queue, 0 = as configured")
     number("--threads", 0, "CPU threads of the engine, 0 = all cores")
     parser.add_argument(
         "--parameter",
@@ -92,6 +93,7 @@ def server_options(arguments: argparse.Namespace, model: Path | None) -> ServerO
     return ServerOptions(
         source=source,
         parameters=_parameters(arguments, model, source) if model else {},
+        max_queue_size=arguments.max_queue_size,
         host=arguments.host,
         ports=Ports(arguments.http_port, arguments.grpc_port, arguments.metrics_port),
         log_level=arguments.log_level,

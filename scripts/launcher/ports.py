@@ -32,10 +32,12 @@ def choose(address: str, wanted: Ports) -> Ports:
     All three stay bound until all are known, so that no two services get the same port.
     """
     with contextlib.ExitStack() as held:
-        return Ports(*(
-            _bound_port(held, address, port, f"--{service}-port")
-            for service, port in zip(Ports._fields, wanted, strict=True)
-        ))
+        return Ports(
+            *(
+                _bound_port(held, address, port, f"--{service}-port")
+                for service, port in zip(Ports._fields, wanted, strict=True)
+            )
+        )
 
 
 def _bound_port(held: contextlib.ExitStack, address: str, port: int, flag: str) -> int:

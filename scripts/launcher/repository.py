@@ -25,8 +25,10 @@ def models_in(source: Path) -> list[str]:
     return sorted(config.parent.name for config in source.glob(f"*/{CONFIG}"))
 
 
-def render(source: Path, target: Path, parameters: Parameters) -> list[str]:
+def render(source: Path, target: Path, parameters: Parameters, max_queue_size: int = 0) -> list[str]:
     """Copy every model of `source` into `target` (created) and set its parameters; returns the models' names.
+
+    max_queue_size bounds each level of every queue that has a bound in its config.pbtxt; 0 leaves them as they are.
 
     A parameter that the source's config.pbtxt already holds is replaced, others are kept.
 
@@ -39,11 +41,11 @@ def render(source: Path, target: Path, parameters: Parameters) -> list[str]:
     if unknown := sorted(set(parameters) - set(models)):
         raise LaunchError(f"{source} has no model named {', '.join(unknown)}; it has {', '.join(models)}")
     for model in models:
-        _render_model(source / model, target / model, parameters.get(model, {}))
+        _render_model(source / model, target / model, parameters.get(model, {}), max_queue_size)
     return models
 
 
-def _render_model(source: Path, target: Path, parameters: Mapping[str, str]) -> None:
+def _render_model(source: Path, target: Path, parameters: Mapping[str, str], max_queue_size: int) -> None:
     shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
     # Triton Server wants a version directory of an ensemble too, and git keeps no empty directory.
     if not any(child.name.isdigit() for child in target.iterdir()):
@@ -51,6 +53,8 @@ def _render_model(source: Path, target: Path, parameters: Mapping[str, str]) -> 
     config = _parse(source / CONFIG)
     for key, value in parameters.items():
         config.parameters[key].string_value = value
+    if max_queue_size and config.dynamic_batching.default_queue_policy.max_queue_size:
+        config.dynamic_batching.default_queue_policy.max_queue_size = max_queue_size
     (target / CONFIG).write_text(text_format.MessageToString(config, as_utf8=True), encoding="utf-8")
 
 

@@ -39,6 +39,7 @@ class ServerOptions:
 
     source: Path
     parameters: repository.Parameters = field(default_factory=dict)
+    max_queue_size: int = 0
     host: str = "127.0.0.1"
     ports: ports.Ports = field(default_factory=ports.Ports)
     log_level: str = "warning"
@@ -115,7 +116,7 @@ class Server:
         workspace = Path(tempfile.mkdtemp(prefix=self.mark))
         undo.callback(leftovers.remove_files, self.mark, workspace)
         self._repository = workspace / "models"
-        self.models = repository.render(options.source, self._repository, options.parameters)
+        self.models = repository.render(options.source, self._repository, options.parameters, options.max_queue_size)
         binary = server_binary.find(workspace)
         undo.enter_context(_watchdog(self.mark, workspace))
         flags = command.flags(binary, self._repository, address, self.ports, options.log_level, self.mark)

@@ -20,7 +20,7 @@ NOISE = re.compile(
     "failed to stop server: Internal - Exit timeout expired"
 )
 
-_GLOG = re.compile(r'^[EWIF]\d{4} [\d:.]+ \d+ [\w.]+:\d+\] (?P<message>.*)$')
+_GLOG = re.compile(r"^[EWIF]\d{4} [\d:.]+ \d+ [\w.]+:\d+\] (?P<message>.*)$")
 _FAILED_LOAD = re.compile(r"failed to load '(?P<model>[^']+)' version \d+: [A-Z][\w ]*: (?P<why>.*)", re.DOTALL)
 _BAD_CONFIG = re.compile(r"Poll failed for model directory '(?P<model>[^']+)': (?P<why>.*)", re.DOTALL)
 _FATAL = re.compile(r"^error: (?P<why>.*)|^(?P<loader>.*error while loading shared libraries: .*)")

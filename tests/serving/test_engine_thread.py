@@ -47,7 +47,8 @@ class Served:
     def __init__(self) -> None:
         self.engine, self.executor = oracle_engine(slots=8, blocks=400, step_tokens=64)
         self.senders = SenderPool(2)
-        self.thread = EngineThread(self.engine, self.senders)
+        self.died = threading.Event()
+        self.thread = EngineThread(self.engine, self.senders, on_death=self.died.set)
         self.thread.start()
 
     def ask(self, asked: Request, recorder: Recorder | None = None, streaming: bool = True) -> Recorder:
@@ -123,7 +124,7 @@ def test_when_the_thread_dies_everyone_inside_and_after_gets_an_error(
     monkeypatch.setattr(Engine, "step", lambda self: 1 / 0)
     assert running.done.wait(PATIENCE)
     assert running.chunks[-1].failure is not None
-    served.thread._thread.join(PATIENCE)
+    assert served.died.wait(PATIENCE)
     assert not served.thread.alive
     late = served.ask(request(5, 3))
     assert late.ids == []

@@ -1,0 +1,56 @@
+"""Notices an engine that makes no progress although it has work."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+
+class Watchdog:
+    """Calls on_stuck once if ``beats`` stands still for ``limit`` seconds while ``busy`` is true.
+
+    beats: a number that changes with every round of the engine's thread. A limit of 0 means never.
+    """
+
+    def __init__(
+        self,
+        *,
+        beats: Callable[[], int],
+        busy: Callable[[], bool],
+        on_stuck: Callable[[], None],
+        limit: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._beats = beats
+        self._busy = busy
+        self._on_stuck = on_stuck
+        self._limit = limit
+        self._clock = clock
+        self._last = (beats(), clock())
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
+
+    def start(self) -> None:
+        """Begin to watch, if there is a limit."""
+        if self._limit:
+            self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread."""
+        self._stopping.set()
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def stuck(self) -> bool:
+        """Look once."""
+        beats, now = self._beats(), self._clock()
+        if beats != self._last[0] or not self._busy():
+            self._last = (beats, now)
+        return now - self._last[1] >= self._limit
+
+    def _run(self) -> None:
+        while not self._stopping.wait(min(1.0, self._limit / 4)):
+            if self.stuck():
+                self._on_stuck()
+                return

@@ -1,0 +1,81 @@
+"""The gate's patience, and the watchdog's, on a clock and an engine that only say numbers."""
+
+import threading
+import time
+
+import pytest
+
+from backend.serving.gate import Gate
+from backend.serving.watchdog import Watchdog
+
+
+@pytest.mark.parametrize(("held", "patience"), [(0, 0.0), (3, 0.0), (4, 0.5), (9, 0.5), (10, 50.0), (500, 50.0)])
+def test_the_gate_waits_by_what_is_held(held: int, patience: float) -> None:
+    gate = Gate(lambda: held, lookahead=4, bound=10, interval=0.5)
+    assert gate._patience() == patience
+
+
+def test_the_gate_opens_as_soon_as_there_is_room_again() -> None:
+    held = [10]
+    gate = Gate(lambda: held[0], lookahead=4, bound=10, interval=60.0)
+    waiting = threading.Thread(target=gate.pause)
+    waiting.start()
+    held[0] = 5
+    gate.notify()
+    time.sleep(0.05)
+    assert waiting.is_alive(), "still beyond the look-ahead"
+    held[0] = 3
+    gate.notify()
+    waiting.join(10)
+    assert not waiting.is_alive()
+
+
+def test_a_released_gate_lets_everything_through() -> None:
+    gate = Gate(lambda: 1000, lookahead=1, bound=2, interval=60.0)
+    waiting = threading.Thread(target=gate.pause)
+    waiting.start()
+    gate.release()
+    waiting.join(10)
+    assert not waiting.is_alive()
+    gate.pause()
+
+
+class Engine:
+    def __init__(self) -> None:
+        self.beats, self.busy, self.now = 0, True, 0.0
+        self.dog = Watchdog(
+            beats=lambda: self.beats,
+            busy=lambda: self.busy,
+            on_stuck=lambda: None,
+            limit=10.0,
+            clock=lambda: self.now,
+        )
+
+
+def test_an_engine_that_stands_still_with_work_is_stuck_after_the_limit() -> None:
+    engine = Engine()
+    engine.now = 9.9
+    assert not engine.dog.stuck()
+    engine.now = 10.0
+    assert engine.dog.stuck()
+
+
+def test_an_engine_that_steps_or_has_no_work_is_not_stuck() -> None:
+    engine = Engine()
+    engine.now, engine.beats = 9.0, 1
+    assert not engine.dog.stuck()
+    engine.now, engine.busy = 18.0, False
+    assert not engine.dog.stuck()
+    engine.now = 100.0
+    assert not engine.dog.stuck()
+    engine.busy, engine.now = True, 105.0
+    assert not engine.dog.stuck()
+
+
+def test_the_watchdog_calls_once_and_ends() -> None:
+    called = threading.Event()
+    dog = Watchdog(beats=lambda: 0, busy=lambda: True, on_stuck=called.set, limit=0.05)
+    dog.start()
+    assert called.wait(10)
+    dog.stop()
+    assert not dog._thread.is_alive()
