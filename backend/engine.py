@@ -113,7 +113,11 @@ class Engine:
             raise
         outputs = self._commit(done, tokens)
         if not self._overlap and self._in_flight is not None:
-            self.wait()
+            try:
+                self.wait()
+            except StepFailedError as error:
+                error.outputs = expired + outputs
+                raise
             done, tokens, self._tokens, self._in_flight = self._in_flight, self._tokens, None, None
             outputs += self._commit(done, tokens)
         return expired + outputs

@@ -15,6 +15,7 @@ class HostPool:
         self._free = list(range(num_slots - 1, -1, -1))
         self._held: set[int] = set()
         self._parked: deque[tuple[int, int]] = deque()
+        self._completed_fence = 0
 
     @property
     def num_free(self) -> int:
@@ -35,11 +36,15 @@ class HostPool:
             if slot not in self._held:
                 raise PoolIntegrityError(f"host slot {slot} freed, but nobody holds it")
             self._held.remove(slot)
-            self._parked.append((fence, slot))
+            if fence > self._completed_fence:
+                self._parked.append((fence, slot))
+            else:
+                self._free.append(slot)
 
     def complete(self, fence: int) -> None:
         """Step ``fence`` and all before it have finished."""
-        while self._parked and self._parked[0][0] <= fence:
+        self._completed_fence = max(self._completed_fence, fence)
+        while self._parked and self._parked[0][0] <= self._completed_fence:
             self._free.append(self._parked.popleft()[1])
 
     def check_integrity(self, held: list[int]) -> None:

@@ -46,53 +46,62 @@ class Admission:
         self._residency = residency
         self._chooser = chooser
         self._computing = computing
+        self._entered: set[Sequence] = set()
+        self._untouchable: set[Sequence] = set()
         self._passed_over: list[Sequence] = []
 
-    def next(self, now: float, untouchable: Collection[Sequence]) -> Entry | None:
-        """The next to enter. Who cannot keeps out all but the strictly more urgent, so the large do not starve.
-
-        untouchable: sequences that entered in this very step; their copies have not been made.
-        """
-        while (found := self._first(now, untouchable)) is not None:
+    def next(self, now: float) -> Entry | None:
+        """The next to enter. Who cannot keeps out all but the strictly more urgent, so the large do not starve."""
+        while len(self._passed_over) < _MOST_PASSED_OVER and (found := self._first(now)) is not None:
             if isinstance(found, Entry):
                 return found
-            if len(self._passed_over) >= _MOST_PASSED_OVER:
-                return None
-            self._population.waiting.hide(found)
-            self._passed_over.append(found)
+            self.pass_over(found)
         return None
+
+    def pass_over(self, sequence: Sequence) -> None:
+        """Look behind a candidate for the rest of this pass."""
+        self._population.waiting.hide(sequence)
+        self._passed_over.append(sequence)
+
+    def entered(self, entry: Entry) -> None:
+        """An entry has been carried out. Its copies have not: neither end of them may be taken away in this step."""
+        self._entered.add(entry.sequence)
+        self._untouchable.add(entry.sequence)
+        if entry.leader is not None:
+            self._untouchable.add(entry.leader)
 
     def close(self) -> None:
         """End the pass."""
         for sequence in self._passed_over:
             self._population.waiting.unhide(sequence)
 
-    def _first(self, now: float, untouchable: Collection[Sequence]) -> Entry | Sequence | None:
+    def _first(self, now: float) -> Entry | Sequence | None:
         """An entry; or a sequence to be passed over, as it waits for something that is under way; or None."""
         barrier: int | None = None
         for sequence in self._population.waiting.candidates(now):
             if barrier is not None and sequence.request.level >= barrier:
                 continue
+            if sequence.awaits_token:  # for one step; nobody may take meanwhile what it gave up
+                barrier = sequence.request.level
+                continue
             leader = self._population.leader_of(sequence)
-            if sequence.awaits_token or (leader is not None and not self._settled(leader, untouchable)):
+            if leader is not None and not self._settled(leader):
                 return sequence
             hits = [] if leader is not None else self._residency.hits(sequence)
             if leader is None and self._residency.being_computed_for(sequence, hits):
                 return sequence
-            entry = self._entry(sequence, hits, leader, untouchable)
+            entry = self._entry(sequence, hits, leader)
             if entry is not None:
                 return entry
             barrier = sequence.request.level
         return None
 
-    def _settled(self, leader: Sequence, untouchable: Collection[Sequence]) -> bool:
+    def _settled(self, leader: Sequence) -> bool:
         """Whether a leader's whole prompt is in the pool before this step begins."""
-        running = leader.state is State.RUNNING and leader not in untouchable
+        running = leader.state is State.RUNNING and leader not in self._entered
         return running and leader.num_computed >= leader.num_prompt and leader not in self._computing
 
-    def _entry(
-        self, sequence: Sequence, hits: list[Node], leader: Sequence | None, untouchable: Collection[Sequence]
-    ) -> Entry | None:
+    def _entry(self, sequence: Sequence, hits: list[Node], leader: Sequence | None) -> Entry | None:
         """Proven before anything is touched: slots and blocks suffice, with the victims' if need be."""
         settings, residency = self._settings, self._residency
         reserve = settings.guaranteed_no_evict or sequence.num_preemptions >= settings.preemption_cap
@@ -104,7 +113,7 @@ class Admission:
             return Entry(sequence, hits, reserve, [], leader)
         level = sequence.request.level
         running = self._population.running
-        lower = [s for s in running if s.request.level > level and s not in untouchable and s is not leader]
+        lower = [s for s in running if s.request.level > level and s not in self._untouchable and s is not leader]
         if not (settings.preemption and lower):
             return None
         kept = frozenset(node.block for node in hits)

@@ -48,16 +48,16 @@ class StepDraft:
 
     def add_chunk(self, sequence: Sequence) -> None:
         """As many tokens as budget and step-time target allow; a more urgent prompt takes tokens from decodes."""
-        wanted = sequence.num_uncomputed
+        wanted = min(sequence.num_uncomputed, self._within_target(sequence))
         if wanted > self.budget:
             self._take_tokens(sequence, wanted - self.budget)
-        count = min(wanted, self.budget, self._within_target(sequence))
+        count = min(wanted, self.budget)
         if count < 1:
             return
         start, end = sequence.num_computed, sequence.num_computed + count
         sequence.num_computed = end
         self._num_chunk_tokens += count
-        self.chunks.append(Chunk(sequence, start, count, end == sequence.num_tokens))
+        self.chunks.append(Chunk(sequence, start, count, end == sequence.num_tokens, sequence.num_preemptions))
         if end == sequence.num_tokens:
             self._population.decode(sequence)
 

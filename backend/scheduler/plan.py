@@ -10,13 +10,15 @@ from backend.request import Sequence
 class Chunk(NamedTuple):
     """Compute ``num_tokens`` tokens of ``sequence`` from position ``start`` on.
 
-    samples: the chunk reaches the last known token, so its last row's logits give the next one.
+    samples: the chunk reaches the last known token, so its last row's logits give the next one. epoch: the sequence's
+    preemptions when this was planned; if there have been more since, its blocks are others.
     """
 
     sequence: Sequence
     start: int
     num_tokens: int
     samples: bool
+    epoch: int = 0
 
 
 class BlockCopies(NamedTuple):
@@ -64,7 +66,9 @@ class StepPlan(NamedTuple):
 
     def works(self) -> list[Chunk]:
         """Everything computed, decodes as chunks of one token. For executors and watchers, right after scheduling."""
-        ones = [Chunk(sequence, sequence.num_computed - 1, 1, True) for sequence in self.decodes]
+        ones = [
+            Chunk(sequence, sequence.num_computed - 1, 1, True, sequence.num_preemptions) for sequence in self.decodes
+        ]
         return ones + self.chunks
 
 

@@ -30,7 +30,7 @@ class Population:
         self.num_preemptions = 0
         self._open: dict[int, Sequence] = {}
         self._residency = residency
-        self._deadlines: list[tuple[float, int, Sequence]] = []
+        self._deadlines: list[tuple[float, int]] = []
 
     @property
     def running(self) -> list[Sequence]:
@@ -49,7 +49,7 @@ class Population:
         self.waiting.push(sequence)
         self._open[request.request_id] = sequence
         if request.deadline is not None:
-            heapq.heappush(self._deadlines, (request.deadline, request.arrival, sequence))
+            heapq.heappush(self._deadlines, (request.deadline, request.request_id))
         return sequence
 
     def leader_of(self, sequence: Sequence) -> Sequence | None:
@@ -111,10 +111,12 @@ class Population:
             del self.prefilling[request_id]
 
     def overdue(self, now: float) -> list[Sequence]:
-        """Sequences whose deadline has come, each once; some may have ended."""
+        """Sequences whose deadline has come and that have not ended."""
         found = []
         while self._deadlines and self._deadlines[0][0] <= now:
-            found.append(heapq.heappop(self._deadlines)[2])
+            sequence = self._open.get(heapq.heappop(self._deadlines)[1])
+            if sequence is not None:
+                found.append(sequence)
         return found
 
     def check_integrity(self) -> None:

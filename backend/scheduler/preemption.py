@@ -47,7 +47,17 @@ class VictimChooser:
             chosen.append(candidate)
         if not _suffice(chosen, shortage, gain):
             return None
-        return _without_the_needless(chosen, shortage, gain)
+        return self._alone(candidates, chosen, shortage, gain) or _without_the_needless(chosen, shortage, gain)
+
+    def _alone(
+        self, candidates: Iterable[Sequence], chosen: list[Sequence], shortage: Shortage, gain: Gain
+    ) -> list[Sequence] | None:
+        """One who suffices alone in place of several, if it is no more urgent than the most urgent of those."""
+        if len(chosen) < 2:
+            return None
+        level = min(victim.request.level for victim in chosen)
+        ordered = sorted((c for c in candidates if c.request.level >= level), key=self._key)
+        return next(([c] for c in ordered if _suffice([c], shortage, gain)), None)
 
     def _key(self, sequence: Sequence) -> tuple[int, bool, float, int]:
         request = sequence.request

@@ -154,19 +154,18 @@ class Scheduler:
             self._chooser,
             {chunk.sequence for chunk in draft.chunks},
         )
-        entered: set[Sequence] = set()
-        while (draft.budget > 0 or draft.decodes) and (entry := admission.next(now, entered)) is not None:
+        while (draft.budget > 0 or draft.decodes or draft.chunks) and (entry := admission.next(now)) is not None:
             if draft.budget < 1 and not draft.can_take_tokens(entry.sequence):
-                break
+                admission.pass_over(entry.sequence)
+                continue
             for victim in entry.victims:
                 self._preempt(victim, draft)
             if entry.leader is not None:
                 self.residency.fork(entry.sequence, entry.leader, entry.reserve)
-                entered.add(entry.leader)  # its tail is still to be copied from: it must not be taken in this step
             else:
                 self.residency.bring_in(entry.sequence, entry.hits, entry.reserve, self._step)
             self.population.enter(entry.sequence)
-            entered.add(entry.sequence)
+            admission.entered(entry)
             draft.add_chunk(entry.sequence)
         admission.close()
 
@@ -211,7 +210,7 @@ class Scheduler:
 
     def _commit_chunk(self, chunk: Chunk, token: int | None, outputs: list[TokenOutput]) -> None:
         sequence = chunk.sequence
-        if sequence.state is State.RUNNING:
+        if sequence.state is State.RUNNING and sequence.num_preemptions == chunk.epoch:
             self.residency.publish(sequence, chunk.start + chunk.num_tokens)
         if token is not None and sequence.state is not State.FINISHED:
             self._append(sequence, token, outputs)

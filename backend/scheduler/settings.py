@@ -17,7 +17,8 @@ class SchedulerSettings:
         (TensorRT-LLM's max_utilization) admit what fits now, and preempt when it no longer does.
     preemption: whether a waiting request may take from less urgent running ones.
     preemption_cap: after so many preemptions a sequence is admitted again only with its end reserved.
-    free_block_reserve: share of the pool that admission leaves free while something runs.
+    free_block_reserve: share of the pool that admission leaves free while something runs; not kept from a request that
+        could take from less urgent ones anyway.
     ageing_seconds: a waiter moves up one level in order per so many seconds; 0 = never.
     target_step_seconds: prompt chunks are cut so that a step with decoding sequences stays within this; 0 = no target.
     input_weight, output_weight: what a token costs its tenant's share.
