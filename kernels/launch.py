@@ -17,7 +17,7 @@ class Schedule:
     stages: int = 1
 
     def options(self) -> dict[str, int | bool]:
-        """The keyword arguments of a kernel's launch. Fusing multiply and add is asked for by name: its default changes."""
+        """Keyword arguments of a kernel's launch. Multiply-add fusion is asked for by name: its default changes."""
         return {"num_warps": self.warps, "num_stages": self.stages, "enable_fp_fusion": True}
 
 

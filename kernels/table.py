@@ -1,16 +1,16 @@
 """The table of operations a decoder runs on: chosen once, at load, by device."""
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from torch import Tensor
 
+from kernels.add_rms_norm import reference as add_rms_norm_reference
 from kernels.gated_activation import reference as gated_activation_reference
-from kernels.kv_write import reference as kv_write_reference
 from kernels.linear import reference as linear_reference
 from kernels.paged_attention import reference as paged_attention_reference
 from kernels.rms_norm import reference as rms_norm_reference
-from kernels.rope import reference as rope_reference
+from kernels.rope_and_write import reference as rope_and_write_reference
 
 
 class PagedAttention(Protocol):
@@ -32,19 +32,24 @@ class PagedAttention(Protocol):
         ...
 
 
-class Rope(Protocol):
-    """See ``kernels.rope.reference.rope``."""
+class RopeAndWrite(Protocol):
+    """See ``kernels.rope_and_write.reference.rope_and_write``."""
 
-    def __call__(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-        """Rotate every head of every row."""
-        ...
-
-
-class KvWrite(Protocol):
-    """See ``kernels.kv_write.reference.kv_write``."""
-
-    def __call__(self, k: Tensor, v: Tensor, pool: Tensor, layer: int, slot_mapping: Tensor) -> None:
-        """Store keys and values in their slots, in place."""
+    def __call__(
+        self,
+        qkv: Tensor,
+        cos: Tensor,
+        sin: Tensor,
+        pool: Tensor,
+        layer: int,
+        slot_mapping: Tensor,
+        query_norm: Tensor | None,
+        key_norm: Tensor | None,
+        eps: float,
+        offset: float,
+        scales: Tensor | None = None,
+    ) -> Tensor:
+        """Normalise and rotate queries and keys, store keys and values, return the queries."""
         ...
 
 
@@ -53,6 +58,14 @@ class RmsNorm(Protocol):
 
     def __call__(self, x: Tensor, weight: Tensor, eps: float, offset: float) -> Tensor:
         """Normalise the last dimension."""
+        ...
+
+
+class AddRmsNorm(Protocol):
+    """See ``kernels.add_rms_norm.reference.add_rms_norm``."""
+
+    def __call__(self, x: Tensor, residual: Tensor, weight: Tensor, eps: float, offset: float) -> tuple[Tensor, Tensor]:
+        """Add to the residual stream; the sum's norm and the sum."""
         ...
 
 
@@ -67,8 +80,16 @@ class GatedActivation(Protocol):
 class Linear(Protocol):
     """See ``kernels.linear.reference.linear``."""
 
-    def __call__(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """Multiply by a weight stored output-major."""
+    def __call__(self, x: Tensor, weight: Any, bias: Tensor | None) -> Tensor:
+        """Multiply by a weight that ``pack_linear`` has laid out."""
+        ...
+
+
+class PackLinear(Protocol):
+    """See ``kernels.linear.reference.pack_linear``."""
+
+    def __call__(self, weight: Tensor) -> Any:
+        """Lay out a weight stored output-major, once, for ``linear``."""
         ...
 
 
@@ -77,10 +98,11 @@ class Operations:
     """One callable per operation. Every set of them computes the same; they differ in speed and device."""
 
     paged_attention: PagedAttention
-    rope: Rope
-    kv_write: KvWrite
+    rope_and_write: RopeAndWrite
     rms_norm: RmsNorm
+    add_rms_norm: AddRmsNorm
     gated_activation: GatedActivation
+    pack_linear: PackLinear
     linear: Linear
 
 
@@ -88,9 +110,26 @@ def reference_operations() -> Operations:
     """The plain torch operations: right on every device, the oracle of all others."""
     return Operations(
         paged_attention=paged_attention_reference.paged_attention,
-        rope=rope_reference.rope,
-        kv_write=kv_write_reference.kv_write,
+        rope_and_write=rope_and_write_reference.rope_and_write,
         rms_norm=rms_norm_reference.rms_norm,
+        add_rms_norm=add_rms_norm_reference.add_rms_norm,
         gated_activation=gated_activation_reference.gated_activation,
+        pack_linear=linear_reference.pack_linear,
         linear=linear_reference.linear,
     )
+
+
+def cpu_operations(num_threads: int, weight_precision: str = "float32") -> Operations:
+    """Compiled operations on threads of their own, which end with the operations. For one caller at a time.
+
+    The first call on a machine compiles for some time, which it says on standard error; later ones read the cache.
+    Tensors are float32. torch's own threads would fight these for the cores: set them to 1.
+
+    Args:
+        num_threads: how many threads work, the caller's among them.
+        weight_precision: what ``pack_linear`` keeps, "float32" or "int8" (one scale per output).
+    """
+    # Imported here, as numba takes a second to load and a GPU has no use for it.
+    from kernels.cpu.operations import make_operations
+
+    return make_operations(num_threads, weight_precision)

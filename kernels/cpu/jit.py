@@ -1,7 +1,7 @@
 """Compiling to machine code, and where the result is kept.
 
 numba's ahead-of-time cache is keyed by the processor and by the age of the file a function stands in, but not by the
-functions it calls. The directory's name therefore carries a digest of all sources in ``kernels``: a change anywhere
+functions it calls. The directory's name therefore carries a digest of the sources of all CPU kernels: a change in any
 compiles anew, and two checkouts or two machines may share one directory.
 """
 
@@ -24,29 +24,34 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 _SOURCES = Path(__file__).resolve().parent.parent
 # Sums may be split over vector lanes and products fused into sums. Infinity and NaN keep their meaning.
 _REORDER = {"reassoc", "contract", "nsz"}
+# Python never calls these functions: without the wrappers for it they compile in half the time.
+_INNER: dict[str, Any] = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 _KERNEL = numba.types.void(numba.types.CPointer(numba.types.int64), numba.types.int64, numba.types.int64)
 
 
 def inline(function: Function) -> Function:
     """A function for compiled code to call; no operation in it is reordered."""
-    compiled: Function = numba.njit(error_model="numpy")(function)
+    compiled: Function = numba.njit(**_INNER)(function)
     return compiled
 
 
 def reordering(function: Function) -> Function:
     """A function for compiled code to call, whose sums may be added up in another, but for one length fixed, order."""
-    compiled: Function = numba.njit(error_model="numpy", fastmath=_REORDER)(function)
+    compiled: Function = numba.njit(**_INNER, fastmath=_REORDER)(function)
     return compiled
 
 
 def comparing(function: Function) -> Function:
     """A function that looks for the largest of some numbers, of which none is NaN."""
-    compiled: Function = numba.njit(error_model="numpy", fastmath={"nnan", "nsz"})(function)
+    compiled: Function = numba.njit(**_INNER, fastmath={"nnan", "nsz"})(function)
     return compiled
 
 
 class Kernel:
-    """A function ``(arguments, member, members)`` that every member of a team runs on its share of the work.
+    """A function ``(arguments, member, members)`` that members of a team run at the same time.
+
+    Any of them but the caller's, member 0, may come late or not at all, so work is shared out by ``take_task`` alone;
+    the member's number is for what each needs of its own.
 
     arguments is a pointer to words of 8 bytes: sizes, addresses of tensors, bits of float64 numbers.
     """
@@ -104,6 +109,6 @@ def _writable(directory: Path) -> bool:
 
 def _digest() -> str:
     digest = hashlib.sha256(numba.__version__.encode())
-    for source in sorted(_SOURCES.rglob("*.py")):
+    for source in sorted({*_SOURCES.glob("cpu/*.py"), *_SOURCES.glob("*/cpu*.py")}):
         digest.update(source.read_bytes())
     return digest.hexdigest()[:16]

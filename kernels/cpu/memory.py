@@ -8,12 +8,13 @@ from collections.abc import Callable
 from typing import Any
 
 import numba
-from llvmlite import ir
+from llvmlite import ir  # type: ignore[import-untyped]
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 from kernels.cpu.jit import inline
 
+_pointer: Any = getattr(types, "CPointer")  # noqa: B009 - which numba's stubs leave out
 _I32, _I64, _F32 = ir.IntType(32), ir.IntType(64), ir.FloatType()
 _YIELD_HINT = ir.Constant(_I32, 1)  # of Arm's hint instruction
 _PAUSE: dict[str, tuple[str, list[Any]]] = {
@@ -60,19 +61,13 @@ def _invoke(builder: Any, values: list[Any]) -> Any:
     return ir.Constant(_I64, 0)
 
 
-_floats_at = _instruction(
-    types.CPointer(types.float32), [types.int64], lambda b, v: b.inttoptr(v[0], ir.PointerType(_F32))
-)
-_ints_at = _instruction(
-    types.CPointer(types.int32), [types.int64], lambda b, v: b.inttoptr(v[0], ir.PointerType(_I32))
-)
-_longs_at = _instruction(types.CPointer(types.int64), [types.int64], lambda b, v: _word(b, v[0]))
+_floats_at = _instruction(_pointer(types.float32), [types.int64], lambda b, v: b.inttoptr(v[0], ir.PointerType(_F32)))
+_ints_at = _instruction(_pointer(types.int32), [types.int64], lambda b, v: b.inttoptr(v[0], ir.PointerType(_I32)))
+_longs_at = _instruction(_pointer(types.int64), [types.int64], lambda b, v: _word(b, v[0]))
 
 float_of_bits = _instruction(types.float32, [types.int32], lambda b, v: b.bitcast(v[0], _F32))
 double_of_bits = _instruction(types.float64, [types.int64], lambda b, v: b.bitcast(v[0], ir.DoubleType()))
-load = _instruction(
-    types.int64, [types.int64], lambda b, v: b.load_atomic(_word(b, v[0]), ordering="seq_cst", align=8)
-)
+load = _instruction(types.int64, [types.int64], lambda b, v: b.load_atomic(_word(b, v[0]), ordering="seq_cst", align=8))
 store = _instruction(types.int64, [types.int64, types.int64], _store)
 fetch_add = _instruction(
     types.int64, [types.int64, types.int64], lambda b, v: b.atomic_rmw("add", _word(b, v[0]), v[1], "seq_cst")
@@ -100,3 +95,20 @@ def ints(address: int, count: int) -> Any:
 def longs(address: int, count: int) -> Any:
     """Int64 array ``[count]`` that lies at an address."""
     return numba.carray(_longs_at(address), (count,))
+
+
+# Loops over addresses rather than slices of arrays: numba writes pages of code for one slice.
+@inline
+def fill(address: int, count: int, value: Any) -> None:
+    """Set float32 numbers at an address."""
+    target = floats(address, count)
+    for i in range(count):
+        target[i] = value
+
+
+@inline
+def copy(source: int, count: int, target: int) -> None:
+    """Copy float32 numbers between places that do not overlap."""
+    x, y = floats(source, count), floats(target, count)
+    for i in range(count):
+        y[i] = x[i]

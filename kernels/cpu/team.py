@@ -1,11 +1,15 @@
-"""A team of threads that runs compiled kernels together, a barrier after each.
+"""A team of threads that runs compiled kernels together, one kernel after another.
 
 Why not numba's own threads: its workqueue takes 70 us to begin and end a loop, and a decoder's step has some 250;
 its OpenMP brings a second pool of spinning threads beside torch's. Here a worker spins for a moment after each
 kernel, as the next one is rarely further than microseconds away, and then sleeps until it is woken.
 
-    member 0 (the caller)    job, generation + 1   share of the kernel   wait until all have arrived
-    member 1, 2, ...         spin or sleep   -->   share of the kernel   arrived + 1, spin or sleep
+    caller             publish, open   take tasks until none is left   close   wait for those who entered
+    worker             spin or sleep        enter, take tasks, leave           spin or sleep
+    a worker too late  (its core is busy with something else)          find it closed, spin or sleep
+
+Nobody waits for a worker that has not entered: on cores that other processes use as well, the caller does the work
+alone rather than wait for its turn to come.
 """
 
 from __future__ import annotations
@@ -22,15 +26,17 @@ from numba.core import types
 from kernels.cpu.jit import Kernel, compile_cached, inline
 from kernels.cpu.memory import exchange, fetch_add, invoke, load, relax, store
 
-_sem_post = types.ExternalFunction("sem_post", types.int32(types.int64))
-_sem_wait = types.ExternalFunction("sem_wait", types.int32(types.int64))
-_sem_init = types.ExternalFunction("sem_init", types.int32(types.int64, types.int32, types.uint32))
-_sched_yield = types.ExternalFunction("sched_yield", types.int32())
+# POSIX semaphores of the C library, at an address; Any, as numba's stubs do not know what compiled code may call.
+_sem_post: Any = types.ExternalFunction("sem_post", types.int32(types.int64))
+_sem_wait: Any = types.ExternalFunction("sem_wait", types.int32(types.int64))
+_sem_init: Any = types.ExternalFunction("sem_init", types.int32(types.int64, types.int32, types.uint32))
+_sched_yield: Any = types.ExternalFunction("sched_yield", types.int32())
 
 _MAX_ARGUMENTS = 64
 _LINE = 64  # bytes of a cache line; words that different threads write lie on different lines
 # Byte offsets into the control block. Each worker has two more lines behind: its sleep flag and its semaphore.
-_GENERATION, _ARRIVED, _NEXT_TASK, _CODE, _ARGUMENTS, _WORKERS = (line * _LINE for line in range(6))
+_GENERATION, _ENTERED, _LEFT, _NEXT_TASK, _CODE, _ARGUMENTS, _WORKERS = (line * _LINE for line in range(7))
+_CLOSED = 1 << 32  # what _ENTERED counts on from once the caller has closed the kernel
 _SPINS, _BEFORE_YIELD = 20_000, 2_000  # turns of some 15 ns: 0.3 ms until a worker sleeps
 
 
@@ -41,13 +47,13 @@ def _flag(control: int, member: int) -> int:
 
 
 @inline
-def take_task(control: int) -> int:
+def take_task(control: int) -> Any:
     """The next task of the running kernel: 0, 1, 2 ..., each given to one member."""
     return fetch_add(control + _NEXT_TASK, 1)
 
 
 @inline
-def _await_job(control: int, member: int, seen: int) -> int:
+def _await_job(control: int, member: int, seen: int) -> Any:
     """Wait until there is another generation than ``seen``; return it."""
     spins = 0
     while load(control + _GENERATION) == seen:
@@ -69,11 +75,14 @@ def _serve(control: int, member: int, members: int) -> None:
     seen = 0
     while True:
         seen = _await_job(control, member, seen)
+        if fetch_add(control + _ENTERED, 1) >= _CLOSED:
+            continue
+        # Read only now: whoever has entered may read the job, even if it is a later one than the one seen.
         code = load(control + _CODE)
         if code == 0:
             break
         invoke(code, load(control + _ARGUMENTS), member, members)
-        fetch_add(control + _ARRIVED, 1)
+        fetch_add(control + _LEFT, 1)
 
 
 @inline
@@ -81,7 +90,8 @@ def _publish(control: int, code: int, arguments: int, members: int) -> None:
     store(control + _CODE, code)
     store(control + _ARGUMENTS, arguments)
     store(control + _NEXT_TASK, 0)
-    store(control + _ARRIVED, 0)
+    store(control + _LEFT, 0)
+    store(control + _ENTERED, 0)
     fetch_add(control + _GENERATION, 1)
     for member in range(1, members):
         if exchange(_flag(control, member), 0) == 1:
@@ -89,15 +99,16 @@ def _publish(control: int, code: int, arguments: int, members: int) -> None:
 
 
 def _run(control: int, code: int, arguments: int, members: int) -> None:
-    """Run one kernel to its end with ``members`` members, the caller among them."""
+    """Run one kernel to its end with up to ``members`` members, the caller among them."""
     if members == 1:
         store(control + _NEXT_TASK, 0)
         invoke(code, arguments, 0, 1)
         return
     _publish(control, code, arguments, members)
     invoke(code, arguments, 0, members)
+    entered = exchange(control + _ENTERED, _CLOSED)
     spins = 0
-    while load(control + _ARRIVED) < members - 1:
+    while load(control + _LEFT) < entered:
         relax()
         spins += 1
         if spins > _BEFORE_YIELD:
@@ -105,6 +116,7 @@ def _run(control: int, code: int, arguments: int, members: int) -> None:
 
 
 def _open(control: int, members: int) -> None:
+    store(control + _ENTERED, _CLOSED)
     for member in range(1, members):
         _sem_init(_flag(control, member) + _LINE, 0, 0)
 
@@ -129,8 +141,8 @@ class Team:
         self._memory = np.zeros(_WORKERS + _LINE * (2 * num_threads + 1), dtype=np.uint8)
         # Kernels find the counter of their tasks here, so it goes into their arguments.
         self.control = -(-self._memory.ctypes.data // _LINE) * _LINE
-        self._words = np.zeros(_MAX_ARGUMENTS, dtype=np.int64)
-        self._arguments = self._words.ctypes.data
+        words = np.zeros(_MAX_ARGUMENTS, dtype=np.int64)
+        self._words, self._arguments = words.data, words.ctypes.data
         self._run = _entry(_run, 4)
         serve, close = _entry(_serve, 3), _entry(_close, 2)
         _entry(_open, 2)(self.control, num_threads)

@@ -11,7 +11,7 @@ how many rows or columns are computed beside it.
 
 from typing import Any
 
-from llvmlite import ir
+from llvmlite import ir  # type: ignore[import-untyped]
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
@@ -86,10 +86,27 @@ def _emit(builder: Any, rows: int, panels: int, narrow: bool, arguments: list[An
         builder.store(builder.load(sums[cell]), place(*cell), align=4)
 
 
+def _function(module: Any, rows: int, panels: int, narrow: bool) -> Any:
+    """The tile as a function of its own in a module: inlined at each use, the tiles took minutes to compile."""
+    name = f"tile_{rows}_{panels}_{'int8' if narrow else 'float32'}"
+    if name in module.globals:
+        return module.globals[name]
+    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [_I64] * 10), name)
+    function.linkage = "linkonce_odr"
+    function.attributes.add("noinline")
+    builder = ir.IRBuilder(function.append_basic_block("entry"))
+    _emit(builder, rows, panels, narrow, list(function.args))
+    builder.ret_void()
+    return function
+
+
 def _make(rows: int, panels: int, narrow: bool) -> Any:
-    def typed(_context: Any, x: Any, xs: Any, w: Any, ws: Any, ps: Any, d: Any, o: Any, os: Any, b: Any, s: Any) -> Any:
+    # numba reads the number of parameters from the signature: those of _emit, in its order.
+    def typed(
+        _c: Any, _1: Any, _2: Any, _3: Any, _4: Any, _5: Any, _6: Any, _7: Any, _8: Any, _9: Any, _10: Any
+    ) -> Any:
         def generate(_target: Any, builder: Any, _signature: Any, arguments: list[Any]) -> Any:
-            _emit(builder, rows, panels, narrow, arguments)
+            builder.call(_function(builder.module, rows, panels, narrow), arguments)
             return ir.Constant(_I64, 0)
 
         return types.int64(*[types.int64] * 10), generate

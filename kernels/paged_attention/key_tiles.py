@@ -5,7 +5,7 @@ section 3.1): a row keeps its largest score, the sum of its weights and their su
 changes. Scores are in base 2, because exp2 is what the hardware computes.
 """
 
-# mypy: allow-untyped-defs, allow-untyped-decorators, allow-untyped-calls
+# mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators, allow-untyped-calls
 # ruff: noqa: N803
 
 import triton

@@ -12,6 +12,7 @@ PROMPT_ROWS = 8
 _SMALLEST_DOT = 16
 _PROMPT_TILE = 64
 _SMALL_SHARED = 200 * 1024  # Hopper and later have more
+_TINY_SHARED = 64 * 1024  # AMD's; what does not fit there is held in registers
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +44,17 @@ def decode_shape(group: int, head_dim: int, block_size: int, item_bytes: int, sh
     return _fitting(AttentionShape(rows, tile, Schedule(4, 3)), size, item_bytes, shared)
 
 
-def prompt_shape(group: int, head_dim: int, block_size: int, item_bytes: int, shared: int) -> AttentionShape:
+def prompt_shape(group: int, head_dim: int, item_bytes: int, shared: int) -> AttentionShape:
     """For prompt chunks. Arithmetic decides, so each key tile meets as many query rows as the registers hold."""
     size = power_of_2(head_dim)
     wide = size <= 128
-    rows = power_of_2(group, 128 if wide else 64)
+    # Widening 8 bits takes registers as well.
+    many = wide and (item_bytes > 1 or shared > _SMALL_SHARED)
+    rows = power_of_2(group, 128 if many else 64)
     # Where scores stay in a warp's registers beside queries and sums (no wgmma), 64 keys are more than they hold.
     tile = _PROMPT_TILE if wide and shared > _SMALL_SHARED else 32
+    if item_bytes == 1 and shared <= _TINY_SHARED:
+        tile = _SMALLEST_DOT
     return _fitting(AttentionShape(rows, tile, Schedule(8, 3)), size, item_bytes, shared)
 
 
@@ -58,8 +63,9 @@ def ragged_shape(
 ) -> AttentionShape:
     """For a mixed batch, by its mean number of rows per sequence."""
     heavy = num_rows >= PROMPT_ROWS * max(num_sequences, 1)
-    choose = prompt_shape if heavy else decode_shape
-    return choose(group, head_dim, block_size, item_bytes, shared)
+    if heavy:
+        return prompt_shape(group, head_dim, item_bytes, shared)
+    return decode_shape(group, head_dim, block_size, item_bytes, shared)
 
 
 def shared_need(shape: AttentionShape, size: int, item_bytes: int) -> int:

@@ -1,6 +1,6 @@
 """Ragged paged attention in the Triton language: prompt chunks and decode rows in one launch, with no padding."""
 
-# mypy: allow-untyped-defs, allow-untyped-decorators, allow-untyped-calls
+# mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators, allow-untyped-calls
 # ruff: noqa: N803
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import triton.language as tl
 from torch import Tensor
 
 from kernels.launch import power_of_2, shared_bytes
-from kernels.paged_attention.key_tiles import LOG2_E, all_or_less, attend_tiles, empty_state, normalised
+from kernels.paged_attention.key_tiles import all_or_less, attend_tiles, empty_state, normalised
 from kernels.paged_attention.shapes import AttentionShape, ragged_shape
 
 LOG2_E_FLOAT = 1.4426950408889634

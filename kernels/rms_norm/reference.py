@@ -19,20 +19,3 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float, offset: float) -> Tensor:
     wide = x.float()
     normalised = wide * torch.rsqrt(wide.square().mean(dim=-1, keepdim=True) + eps)
     return (normalised * (offset + weight.float())).to(x.dtype)
-
-
-def add_rms_norm(hidden: Tensor, delta: Tensor, weight: Tensor, eps: float, offset: float) -> tuple[Tensor, Tensor]:
-    """``hidden + delta``, and its RMSNorm.
-
-    Args:
-        hidden: ``[T, D]``, the residual stream; an implementation may put the sum in its place.
-        delta: ``[T, D]``, what a layer adds to it.
-        weight: ``[D]``.
-        eps: as in ``rms_norm``.
-        offset: as in ``rms_norm``.
-
-    Returns:
-        The sum and its norm, both ``[T, D]``.
-    """
-    total = hidden + delta
-    return total, rms_norm(total, weight, eps, offset)

@@ -1,0 +1,1 @@
+"""Residual addition and root-mean-square normalisation in one pass."""

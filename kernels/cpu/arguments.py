@@ -1,0 +1,21 @@
+"""Tensors as compiled code takes them: an address and strides in elements, checked."""
+
+import torch
+from torch import Tensor
+
+
+def rows_of(x: Tensor) -> tuple[int, int, int]:
+    """Address, number of rows and their distance, of a float32 ``[T, D]`` whose rows are contiguous."""
+    _check(x)
+    return x.data_ptr(), x.shape[0], x.stride(0)
+
+
+def heads_of(x: Tensor) -> tuple[int, int, int]:
+    """Address, distance of rows and distance of heads, of a float32 ``[T, H, D]`` whose heads are contiguous."""
+    _check(x)
+    return x.data_ptr(), x.stride(0), x.stride(1)
+
+
+def _check(x: Tensor) -> None:
+    if x.dtype != torch.float32 or (x.stride(-1) != 1 and x.shape[-1] > 1) or not x.is_cpu:
+        raise TypeError(f"expected float32 with contiguous rows on the CPU, got {x.dtype}, strides {x.stride()}")

@@ -1,0 +1,34 @@
+"""The CPU's set of operations."""
+
+from kernels.cpu.team import Team
+from kernels.gated_activation.cpu import CpuGatedActivation
+from kernels.linear.cpu import CpuLinear
+from kernels.paged_attention.cpu import CpuPagedAttention
+from kernels.rms_norm.cpu import CpuRmsNorm
+from kernels.rope_and_write.cpu import CpuRopeAndWrite
+from kernels.table import Operations
+
+_KERNELS = (
+    CpuRmsNorm.kernel,
+    CpuRopeAndWrite.kernel,
+    CpuGatedActivation.kernel,
+    CpuLinear.kernel,
+    *CpuPagedAttention.kernels,
+)
+
+
+def make_operations(num_threads: int, weight_precision: str) -> Operations:
+    """As ``kernels.table.cpu_operations``; everything is compiled when it returns."""
+    for kernel in _KERNELS:
+        kernel.compile()
+    team = Team(num_threads)
+    norm, linear = CpuRmsNorm(team), CpuLinear(team, weight_precision)
+    return Operations(
+        paged_attention=CpuPagedAttention(team),
+        rope_and_write=CpuRopeAndWrite(team),
+        rms_norm=norm,
+        add_rms_norm=norm.add,
+        gated_activation=CpuGatedActivation(team),
+        pack_linear=linear.pack,
+        linear=linear,
+    )

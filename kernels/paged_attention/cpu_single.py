@@ -1,0 +1,171 @@
+"""Attention of a sequence's only row (a decode step) on the CPU: the pool is read where it lies, once."""
+
+from typing import Any
+
+import numpy as np
+
+from kernels.cpu.exponential import exponential
+from kernels.cpu.jit import inline
+from kernels.cpu.memory import copy, fill, floats, longs
+from kernels.cpu.tile import MAX_ROWS, WIDTH, panels_at_once, tile
+from kernels.paged_attention.cpu_problem import (
+    KEYS,
+    Problem,
+    Task,
+    key_address,
+    padded,
+    problem_of,
+    run_length,
+    task_at,
+)
+from kernels.paged_attention.cpu_softmax import LOWEST, absorb, cap, dot, scale
+
+
+@inline
+def _fetch_queries(p: Problem, task: Task, queries: int, group: int) -> None:
+    """The group's query heads, scaled, one after another."""
+    factor = np.float32(p.scale)
+    for g in range(group):
+        source = floats(p.q + (task.row * p.q_row + (task.head * group + g) * p.q_head) * 4, p.size)
+        target = floats(queries + g * p.size * 4, p.size)
+        for i in range(p.size):
+            target[i] = source[i] * factor
+
+
+@inline
+def _score(p: Problem, task: Task, low: int, high: int, queries: int, scores: int, group: int) -> None:
+    """``scores[g, j] = queries[g] @ keys[low + j]``."""
+    position = low
+    while position < high:
+        keys = key_address(p, task, position)
+        for j in range(run_length(p, position, high)):
+            key = floats(keys + j * p.size * 4, p.size)
+            for g in range(group):
+                score = dot(floats(queries + g * p.size * 4, p.size), key)
+                floats(scores + (g * KEYS + position - low + j) * 4, 1)[0] = score
+        position += run_length(p, position, high)
+
+
+@inline
+def _add_by_tiles(weights: int, values: int, count: int, size: int, sums: int, group: int) -> None:
+    """``sums[g] += weights[g] @ values``, for heads of whole panels."""
+    for g in range(0, group, MAX_ROWS):
+        rows, panel, panels = min(MAX_ROWS, group - g), 0, size // WIDTH
+        while panel < panels:
+            wide = panels_at_once(rows, panels - panel)
+            at = panel * WIDTH * 4
+            to = sums + g * size * 4 + at
+            tile(rows, wide, weights + g * KEYS * 4, KEYS, values + at, size, WIDTH, count, to, size, 1)
+            panel += wide
+
+
+@inline
+def _add_one_by_one(weights: int, values: int, count: int, size: int, sums: int, group: int) -> None:
+    stride = padded(size)
+    for g in range(group):
+        total = floats(sums + g * stride * 4, size)
+        weight = floats(weights + g * KEYS * 4, count)
+        for j in range(count):
+            value = floats(values + j * size * 4, size)
+            for i in range(size):
+                total[i] += weight[j] * value[i]
+
+
+@inline
+def _add_values(p: Problem, task: Task, low: int, high: int, weights: int, sums: int, group: int) -> None:
+    position = low
+    while position < high:
+        values = key_address(p, task, position) + p.value_offset * 4
+        count, at = run_length(p, position, high), weights + (position - low) * 4
+        if p.size % WIDTH == 0:
+            _add_by_tiles(at, values, count, p.size, sums, group)
+        else:
+            _add_one_by_one(at, values, count, p.size, sums, group)
+        position += count
+
+
+@inline
+def _store(p: Problem, task: Task, sums: int, group: int) -> None:
+    """The rows' results, or a partial one: all that lies at ``sums``."""
+    stride = padded(p.size)
+    if task.partial >= 0:
+        words = group * (stride + 2)
+        copy(sums, words, p.partials + task.partial * words * 4)
+        return
+    total = floats(sums + group * (stride + 1) * 4, group)
+    for g in range(group):
+        out = p.out + (task.row * p.heads + task.head * group + g) * p.size * 4
+        copy(sums + g * stride * 4, p.size, out)
+        scale(floats(out, p.size), np.float32(1) / total[g])
+
+
+@inline
+def attend_single(p: Problem, task: Task, scratch: int) -> None:
+    """Compute a task of one row. Scratch: queries, scores, then sums ``[group, padded]``, largest and total."""
+    group = p.heads // p.kv_heads
+    stride = padded(p.size)
+    scores = scratch + group * p.size * 4
+    sums = scores + group * KEYS * 4
+    largest = sums + group * stride * 4
+    total = largest + group * 4
+    fill(sums, group * stride, np.float32(0))
+    fill(largest, group, LOWEST)
+    fill(total, group, np.float32(0))
+    _fetch_queries(p, task, scratch, group)
+    for low in range(task.low, task.high, KEYS):
+        high = min(task.high, low + KEYS)
+        _score(p, task, low, high, scratch, scores, group)
+        for g in range(group):
+            row = floats(scores + g * KEYS * 4, high - low)
+            if p.softcap != 0.0:
+                cap(row, np.float32(p.softcap))
+            absorb(row, floats(largest + g * 4, 1), floats(total + g * 4, 1), floats(sums + g * stride * 4, stride))
+        _add_values(p, task, low, high, scores, sums, group)
+    _store(p, task, sums, group)
+
+
+@inline
+def _combine(p: Problem, task: Task, parts: int, g: int, group: int) -> None:
+    """One query head: bring its parts to the largest of all and add them in the order of their keys."""
+    stride = padded(p.size)
+    words = group * (stride + 2)
+    first = p.partials + task.partial * words * 4
+    tops, totals = (
+        floats(first + group * stride * 4, parts * words),
+        floats(first + group * (stride + 1) * 4, parts * words),
+    )
+    top = LOWEST
+    for part in range(parts):
+        top = max(top, tops[part * words + g])
+    at = p.out + (task.row * p.heads + task.head * group + g) * p.size * 4
+    fill(at, p.size, np.float32(0))
+    out, total = floats(at, p.size), np.float32(0)
+    for part in range(parts):
+        factor = exponential(tops[part * words + g] - top)
+        total += factor * totals[part * words + g]
+        sums = floats(first + (part * words + g * stride) * 4, p.size)
+        for i in range(p.size):
+            out[i] += factor * sums[i]
+    scale(out, np.float32(1) / total)
+
+
+@inline
+def _same(p: Problem, task: Task, index: int) -> bool:
+    """Whether another task of the list is a part of the same head of the same row."""
+    other = task_at(p, index)
+    return other.row == task.row and other.head == task.head
+
+
+def combine(arguments: Any, _member: int, _members: int) -> None:
+    """Add up the partial results; for one member alone, as there is little to do."""
+    p = problem_of(arguments)
+    group, index = p.heads // p.kv_heads, 0
+    count = longs(p.counts, 2)[0]
+    while index < count:
+        task, parts = task_at(p, index), 1
+        if task.partial >= 0:
+            while index + parts < count and _same(p, task, index + parts):
+                parts += 1
+            for g in range(group):
+                _combine(p, task, parts, g, group)
+        index += parts

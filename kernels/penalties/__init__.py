@@ -1,0 +1,1 @@
+"""Penalties on tokens that were there before, and a request's own bias on tokens."""

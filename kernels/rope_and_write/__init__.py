@@ -1,0 +1,1 @@
+"""What lies between the projection of queries, keys and values and attention: norm, rotation, pool write."""

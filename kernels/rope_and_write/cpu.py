@@ -1,0 +1,101 @@
+"""Query and key norm, rotation and pool write on the CPU: one pass, keys are rotated on their way into the pool."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from numba import carray
+from torch import Tensor
+
+from kernels.cpu.arguments import rows_of
+from kernels.cpu.jit import Kernel, inline
+from kernels.cpu.memory import copy, double_of_bits, floats, longs
+from kernels.cpu.team import Team, take_task
+from kernels.rms_norm.cpu import norm_row
+
+_LAYOUT = "17q2d"
+_ALONE = 1 << 13  # elements of qkv that one thread handles sooner than two would meet
+
+
+@inline
+def _rotate(source: Any, cos: Any, sin: Any, target: Any) -> None:
+    half = cos.shape[0]
+    for i in range(half):
+        left, right = source[i], source[i + half]
+        target[i] = left * cos[i] - right * sin[i]
+        target[i + half] = right * cos[i] + left * sin[i]
+
+
+@inline
+def _prepare(source: Any, norm: int, eps: float, offset: Any, cos: Any, sin: Any, target: Any) -> None:
+    """One head: normalised where there is a norm, then rotated."""
+    if norm != 0:
+        norm_row(source, floats(norm, source.shape[0]), eps, offset, target)
+        _rotate(target, cos, sin, target)
+    else:
+        _rotate(source, cos, sin, target)
+
+
+def _rope_and_write(arguments: Any, _member: int, _members: int) -> None:
+    """A task is one row."""
+    a = carray(arguments, (19,))
+    qkv, stride, rows, cos, sin, slots, heads, kv_heads, size = a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8]
+    keys, block_stride, value_offset, block_size, out, query_norm, key_norm = (
+        a[9], a[10], a[11], a[12], a[13], a[14], a[15],
+    )  # fmt: skip
+    eps, offset, half = double_of_bits(a[17]), np.float32(double_of_bits(a[18])), size // 2
+    row = take_task(a[16])
+    while row < rows:
+        turn_cos, turn_sin = floats(cos + row * half * 4, half), floats(sin + row * half * 4, half)
+        source = qkv + row * stride * 4
+        for h in range(heads):
+            target = floats(out + (row * heads + h) * size * 4, size)
+            _prepare(floats(source + h * size * 4, size), query_norm, eps, offset, turn_cos, turn_sin, target)
+        slot = longs(slots + row * 8, 1)[0]
+        key = keys + (slot // block_size * block_stride + slot % block_size * size) * 4
+        for h in range(kv_heads):
+            # Within a block, heads lie one block of keys apart.
+            to, at = key + h * block_size * size * 4, source + (heads + h) * size * 4
+            _prepare(floats(at, size), key_norm, eps, offset, turn_cos, turn_sin, floats(to, size))
+            copy(at + kv_heads * size * 4, size, to + value_offset * 4)
+        row = take_task(a[16])
+
+
+class CpuRopeAndWrite:
+    """``kernels.rope_and_write.reference.rope_and_write``, float32."""
+
+    kernel = Kernel(_rope_and_write)
+
+    def __init__(self, team: Team) -> None:
+        self._team = team
+
+    def __call__(
+        self,
+        qkv: Tensor,
+        cos: Tensor,
+        sin: Tensor,
+        pool: Tensor,
+        layer: int,
+        slot_mapping: Tensor,
+        query_norm: Tensor | None,
+        key_norm: Tensor | None,
+        eps: float,
+        offset: float,
+        scales: Tensor | None = None,
+    ) -> Tensor:
+        """``[T, Hq, D]``, the queries."""
+        if scales is not None:
+            raise TypeError("a pool in 8 bits is not supported on the CPU")
+        address, rows, stride = rows_of(qkv)
+        _, _, _, kv_heads, block_size, size = pool.shape
+        heads = qkv.shape[1] // size - 2 * kv_heads
+        block_stride, layer_stride, part_stride = pool.stride()[:3]
+        out = torch.empty((rows, heads, size), dtype=torch.float32)
+        self._team.run(
+            self.kernel, _LAYOUT, address, stride, rows, rows_of(cos)[0], rows_of(sin)[0], slot_mapping.data_ptr(),
+            heads, kv_heads, size, pool.data_ptr() + layer * layer_stride * 4, block_stride, part_stride, block_size,
+            out.data_ptr(), 0 if query_norm is None else query_norm.data_ptr(),
+            0 if key_norm is None else key_norm.data_ptr(), self._team.control, eps, offset,
+            alone=rows * qkv.shape[1] < _ALONE,
+        )  # fmt: skip
+        return out

@@ -1,0 +1,51 @@
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from backend.model.config import ModelConfig
+from backend.model.decoder import Decoder
+from backend.model.weights import DecoderWeights, load_weights
+from kernels.launch_operations import decode_operations, mixed_operations
+from kernels.table import Operations, reference_operations
+
+sys.path.insert(0, str(Path(__file__).parents[3] / "scripts"))
+
+from gpu_report.steps import TOY, make_config, make_pool, make_weights, step_inputs
+
+TABLES = torch.tensor([[5, 2, 7], [1, 6, 3]], dtype=torch.int32)
+CPU = torch.device("cpu")
+
+
+def logits(
+    config: ModelConfig, weights: DecoderWeights, mixed: Callable[[], Operations], decode: Callable[[], Operations]
+) -> torch.Tensor:
+    """Of two prompts, then of four decode steps."""
+    pool = make_pool(config, 8, torch.float32, CPU)
+    found = [Decoder(config, weights, mixed()).forward(step_inputs([(5, 5), (21, 21)], TABLES), pool)]
+    for step in range(1, 5):
+        inputs = step_inputs([(1, 5 + step), (1, 21 + step)], TABLES)
+        found.append(Decoder(config, weights, decode()).forward(inputs, pool))
+    return torch.cat(found)
+
+
+@pytest.mark.parametrize("qk_norm", [False, True])
+def test_a_small_model_gives_the_references_logits(qk_norm: bool) -> None:
+    torch.manual_seed(0)
+    config = make_config(TOY, qk_norm)
+    weights = make_weights(config, torch.float32, CPU)
+    expected = logits(config, weights, reference_operations, reference_operations)
+    found = logits(config, weights, mixed_operations, decode_operations)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.nightly
+def test_smollm2_gives_the_references_logits(smollm2_dir: Path) -> None:
+    config = ModelConfig.from_directory(smollm2_dir)
+    weights = load_weights(smollm2_dir, config, progress=False)
+    expected = logits(config, weights, reference_operations, reference_operations)
+    found = logits(config, weights, mixed_operations, decode_operations)
+    torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-3)
+    assert torch.equal(found.argmax(dim=1), expected.argmax(dim=1))
