@@ -1,7 +1,8 @@
 """The text that comes out of a real server equals transformers' own, whatever the chunks and the company.
 
 24 varied prompts, greedy, 64 new tokens: streamed and not, alone and 16 at once, with prompt chunks of 16, 64 and 512
-tokens. Where two logits tie within 1e-4 either text is accepted (tests/reference.py).
+tokens. Where two logits tie within 1e-4 either text is accepted (tests/reference.py). All twelve combinations run with
+TESTS_NIGHTLY=1, half of them every day.
 """
 
 from collections.abc import Iterator
@@ -28,7 +29,7 @@ def gemma3(gemma3_dir: Path) -> Reference:
     return Reference(gemma3_dir)
 
 
-@pytest.fixture(scope="module", params=[512, 64, 16])
+@pytest.fixture(scope="module")
 def chunked_server(request: pytest.FixtureRequest, smollm2_dir: Path) -> Iterator[RunningServer]:
     yield from RunningServer.fixture(smollm2_dir, max_num_tokens=request.param, max_batch_size=16)
 
@@ -62,8 +63,15 @@ def check(reference: Reference, prompt: str, answer: Answer, stream: bool) -> No
     )
 
 
-@pytest.mark.parametrize("at_once", [1, 16])
-@pytest.mark.parametrize("stream", [True, False])
+EVERY_DAY = [(512, True, 1), (512, True, 16), (512, False, 16), (64, True, 16), (64, False, 16), (16, True, 16)]
+AT_NIGHT = [(512, False, 1), (64, True, 1), (64, False, 1), (16, True, 1), (16, False, 1), (16, False, 16)]
+
+
+@pytest.mark.parametrize(
+    ("chunked_server", "stream", "at_once"),
+    EVERY_DAY + [pytest.param(*case, marks=pytest.mark.nightly) for case in AT_NIGHT],
+    indirect=["chunked_server"],
+)
 def test_smollm2_says_what_transformers_says(
     chunked_server: RunningServer, smollm2: Reference, stream: bool, at_once: int
 ) -> None:
@@ -71,8 +79,7 @@ def test_smollm2_says_what_transformers_says(
         check(smollm2, prompt, answer, stream)
 
 
-@pytest.mark.parametrize("at_once", [1, 8])
-@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize(("stream", "at_once"), [(True, 1), (False, 8), (True, 8)])
 def test_gemma3_says_what_transformers_says_beyond_its_window_too(
     gemma_server: RunningServer, gemma3: Reference, stream: bool, at_once: int
 ) -> None:
