@@ -17,7 +17,7 @@ from kernels.table import Operations, PagedAttention
 
 
 def mixed_operations() -> Operations:
-    """For any batch: prompt chunks and decode rows together. Results do not depend on the rest of the batch."""
+    """For any batch: prompt chunks and decode rows together."""
     return _operations(ragged_attention.paged_attention)
 
 

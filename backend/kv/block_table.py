@@ -13,6 +13,37 @@ def blocks_for(num_tokens: int, block_size: int) -> int:
     return -(-num_tokens // block_size)
 
 
+class Release:
+    """Blocks, beside those ``kept``, that become available if sequences release theirs; a sequence costs its blocks.
+
+    A shared block counts once all who hold it let go.
+    """
+
+    def __init__(self, pool: BlockPool, kept: frozenset[int]) -> None:
+        self.blocks = 0
+        self._references, self._kept = pool.references, kept
+        self._counts: dict[int, int] = {}
+
+    def add(self, sequence: Sequence, reserved: int) -> None:
+        """One more victim. reserved: blocks beyond those it holds that it has reserved."""
+        self.blocks += reserved
+        counts, references, kept = self._counts, self._references, self._kept
+        for block in sequence.blocks:
+            counts[block] = count = counts.get(block, 0) + 1
+            if count == references(block) and block not in kept:
+                self.blocks += 1
+
+    def remove(self, sequence: Sequence, reserved: int) -> None:
+        """Spare a victim that was added."""
+        self.blocks -= reserved
+        counts, references, kept = self._counts, self._references, self._kept
+        for block in sequence.blocks:
+            count = counts[block]
+            counts[block] = count - 1
+            if count == references(block) and block not in kept:
+                self.blocks -= 1
+
+
 class BlockTables:
     """Grows and releases the block lists of sequences, all from one pool."""
 
@@ -41,17 +72,9 @@ class BlockTables:
     def _set_capacity(self, sequence: Sequence) -> None:
         sequence.capacity = min(len(sequence.blocks) * self.block_size, sequence.limit)
 
-    def would_free(self, sequences: Iterable[Sequence], kept: frozenset[int] = frozenset()) -> int:
-        """Blocks, beside those ``kept``, that become available if all these sequences release theirs.
-
-        A shared block counts once all who hold it let go.
-        """
-        counts: dict[int, int] = {}
-        for sequence in sequences:
-            for block in sequence.blocks:
-                counts[block] = counts.get(block, 0) + 1
-        references = self.pool.references
-        return sum(1 for block, count in counts.items() if count == references(block) and block not in kept)
+    def release_of(self, kept: frozenset[int] = frozenset()) -> Release:
+        """A count of what victims would make available, to be added to one by one."""
+        return Release(self.pool, kept)
 
     def release(self, sequence: Sequence, fence: int) -> None:
         """Give all blocks back, tail first; they are reusable after step ``fence``."""

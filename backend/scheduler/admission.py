@@ -117,7 +117,7 @@ class Admission:
         if not (settings.preemption and lower):
             return None
         kept = frozenset(node.block for node in hits)
-        victims = self._chooser.choose(lower, Shortage(slots, -spare), lambda chosen: residency.gain(chosen, kept))
+        victims = self._chooser.choose(lower, Shortage(slots, -spare), lambda: residency.gain(kept))
         return None if victims is None else Entry(sequence, hits, reserve, victims, leader)
 
     def _kept_free(self) -> int:

@@ -76,10 +76,18 @@ class StepDraft:
         level, enough = sequence.request.level, self.budget + lacking
         chunks = [chunk.sequence for chunk in self.chunks if chunk.sequence.request.level > level]
         decodes = [s for s in self.decodes if s.request.level > level]
-        for group in (chunks, decodes):
-            for other in sorted(group, key=_ORDER, reverse=True):
-                if self.budget < enough:
-                    self.drop(other)
+        for other in sorted(chunks, key=_ORDER, reverse=True):
+            if self.budget < enough:
+                self.drop(other)
+        self._drop_decodes(sorted(decodes, key=_ORDER, reverse=True)[: max(0, enough - self.budget)])
+
+    def _drop_decodes(self, others: list[Sequence]) -> None:
+        """All in one pass: there may be as many as there are slots."""
+        for other in others:
+            other.num_computed -= 1
+        dropped = set(others)
+        if dropped:
+            self.decodes[:] = [s for s in self.decodes if s not in dropped]
 
     def _within_target(self, sequence: Sequence) -> int:
         """Tokens that the step may take on without widening the gaps of streams that are no less urgent."""

@@ -4,11 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Protocol
 
 from backend.request import Sequence
 from backend.scheduler.costs import PreemptionCosts
 
-Gain = Callable[[list[Sequence]], int]
+
+class Gain(Protocol):
+    """Counts the blocks that a set of victims makes available together; adding one costs its own blocks only."""
+
+    @property
+    def blocks(self) -> int:
+        """Blocks that become available."""
+
+    def add(self, victim: Sequence) -> None:
+        """One more."""
+
+    def remove(self, victim: Sequence) -> None:
+        """One less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,29 +48,36 @@ class VictimChooser:
         self._costs = costs
         self._cap = cap
 
-    def choose(self, candidates: Iterable[Sequence], shortage: Shortage, gain: Gain) -> list[Sequence] | None:
+    def choose(
+        self, candidates: Iterable[Sequence], shortage: Shortage, gain: Callable[[], Gain]
+    ) -> list[Sequence] | None:
         """The fewest that suffice, in that order; None if all together do not: then none is to be touched.
 
-        gain: blocks that a set of victims makes available together.
+        gain: makes an empty count of the blocks that victims make available.
         """
-        chosen: list[Sequence] = []
+        chosen, together = list[Sequence](), gain()
         for candidate in sorted(candidates, key=self._key):
-            if _suffice(chosen, shortage, gain):
+            if _suffice(len(chosen), shortage, together):
                 break
             chosen.append(candidate)
-        if not _suffice(chosen, shortage, gain):
+            together.add(candidate)
+        if not _suffice(len(chosen), shortage, together):
             return None
-        return self._alone(candidates, chosen, shortage, gain) or _without_the_needless(chosen, shortage, gain)
+        return self._alone(candidates, chosen, shortage, gain()) or _without_the_needless(chosen, shortage, together)
 
     def _alone(
         self, candidates: Iterable[Sequence], chosen: list[Sequence], shortage: Shortage, gain: Gain
     ) -> list[Sequence] | None:
         """One who suffices alone in place of several, if it is no more urgent than the most urgent of those."""
-        if len(chosen) < 2:
+        if len(chosen) < 2 or shortage.slots > 1:
             return None
         level = min(victim.request.level for victim in chosen)
-        ordered = sorted((c for c in candidates if c.request.level >= level), key=self._key)
-        return next(([c] for c in ordered if _suffice([c], shortage, gain)), None)
+        for candidate in sorted((c for c in candidates if c.request.level >= level), key=self._key):
+            gain.add(candidate)
+            if _suffice(1, shortage, gain):
+                return [candidate]
+            gain.remove(candidate)
+        return None
 
     def _key(self, sequence: Sequence) -> tuple[int, bool, float, int]:
         request = sequence.request
@@ -65,15 +85,18 @@ class VictimChooser:
         return -request.level, sequence.num_preemptions >= self._cap, loss, -request.arrival
 
 
-def _suffice(victims: list[Sequence], shortage: Shortage, gain: Gain) -> bool:
-    return len(victims) >= shortage.slots and (shortage.blocks <= 0 or gain(victims) >= shortage.blocks)
+def _suffice(count: int, shortage: Shortage, gain: Gain) -> bool:
+    return count >= shortage.slots and gain.blocks >= shortage.blocks
 
 
 def _without_the_needless(victims: list[Sequence], shortage: Shortage, gain: Gain) -> list[Sequence]:
     """Spare the most valuable of them whom the others make up for."""
-    kept = list(victims)
+    needed, count = [], len(victims)
     for victim in reversed(victims):
-        rest = [other for other in kept if other is not victim]
-        if _suffice(rest, shortage, gain):
-            kept = rest
-    return kept
+        gain.remove(victim)
+        if _suffice(count - 1, shortage, gain):
+            count -= 1
+        else:
+            gain.add(victim)
+            needed.append(victim)
+    return needed[::-1]

@@ -7,7 +7,7 @@ the step computes, so a block copied out may be written by the very same step.
 from __future__ import annotations
 
 from backend.kv.block_pool import BlockPool, PoolIntegrityError
-from backend.kv.block_table import BlockTables, blocks_for
+from backend.kv.block_table import BlockTables, Release, blocks_for
 from backend.kv.host_pool import HostPool
 from backend.kv.prefix_cache import Node, PrefixCache, Tokens
 from backend.request import Sequence
@@ -16,6 +16,26 @@ from backend.scheduler.plan import BlockCopies
 from backend.scheduler.settings import SchedulerSettings
 
 _PendingKey = tuple[Node, Tokens]
+
+
+class Gain:
+    """What a growing or shrinking set of victims makes available."""
+
+    def __init__(self, residency: Residency, release: Release) -> None:
+        self._residency, self._release = residency, release
+
+    @property
+    def blocks(self) -> int:
+        """Blocks that become available."""
+        return self._release.blocks
+
+    def add(self, victim: Sequence) -> None:
+        """One more."""
+        self._release.add(victim, self._residency.to_the_end(victim) if victim.reserved else 0)
+
+    def remove(self, victim: Sequence) -> None:
+        """One less."""
+        self._release.remove(victim, self._residency.to_the_end(victim) if victim.reserved else 0)
 
 
 class Residency:
@@ -70,10 +90,9 @@ class Residency:
         taken_from_cache = sum(1 for node in hits if not self.pool.references(node.block))
         return blocks_for(tokens, self._block_size) - len(hits) + taken_from_cache
 
-    def gain(self, victims: list[Sequence], kept: frozenset[int] = frozenset()) -> int:
-        """Blocks that become available when the victims are taken out; ``kept`` are to be used, not to be counted."""
-        released = sum(self.to_the_end(victim) for victim in victims if victim.reserved)
-        return released + self.tables.would_free(victims, kept)
+    def gain(self, kept: frozenset[int] = frozenset()) -> Gain:
+        """Counts what becomes available when victims are taken out; ``kept`` are to be used, not to be counted."""
+        return Gain(self, self.tables.release_of(kept))
 
     # --- what is done
 
@@ -180,7 +199,8 @@ class Residency:
             sequence.num_published += 1
             if sequence.published is None:
                 return
-        self._announce(sequence)
+        if (sequence.num_published + 1) * self._block_size <= len(sequence.tokens):
+            self._announce(sequence)
 
     def _announce(self, sequence: Sequence) -> None:
         """Let others know which block of its prompt the sequence is computing."""

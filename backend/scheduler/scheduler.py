@@ -191,7 +191,10 @@ class Scheduler:
     def _commit_decodes(self, decodes: list[Sequence], supply: Iterator[int], outputs: list[TokenOutput]) -> None:
         """The hot loop: what Sequence.append does is spelt out for a token that ends nothing."""
         running, size = State.RUNNING, self.settings.block_size
-        for sequence, token in zip(decodes, supply, strict=False):
+        # The pair that zip makes becomes the output as it is, past NamedTuple's slower constructor.
+        new, output = tuple.__new__, outputs.append
+        for pair in zip(decodes, supply, strict=False):
+            sequence, token = pair
             known = sequence.tokens
             filled = len(known)
             if (
@@ -201,7 +204,7 @@ class Scheduler:
                 and sequence.watch is None
             ):
                 known.append(token)
-                outputs.append(TokenOutput(sequence, token))
+                output(new(TokenOutput, pair))
             elif sequence.state is not State.FINISHED:
                 self._append(sequence, token, outputs)
             if not filled % size and sequence.state is running:

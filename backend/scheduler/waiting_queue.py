@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from backend.request import Sequence, State
 from backend.scheduler.fair_share import Account, FairShare, account_of
 
-Rank = tuple[int, float, int]
+Rank = tuple[int, float, float, int]
 
 
 class WaitingQueue:
@@ -60,15 +60,23 @@ class WaitingQueue:
     def candidates(self, now: float) -> Iterator[Sequence]:
         """The head of each tenant of each level, best first. Safe against changes of the queue while it runs."""
         heads = [head for account in list(self._heaps) if (head := self._head(account)) is not None]
-        return iter(sorted(heads, key=lambda s: self._rank(s, now)))
+        oldest: dict[int, float] = {}
+        for head in heads:
+            request = head.request
+            oldest[request.level] = min(request.arrived, oldest.get(request.level, request.arrived))
+        return iter(sorted(heads, key=lambda s: self._rank(s, oldest[s.request.level], now)))
 
-    def _rank(self, sequence: Sequence, now: float) -> Rank:
-        """Ageing raises the order of long waiters one level per period; it gives no right to preempt."""
+    def _rank(self, sequence: Sequence, oldest: float, now: float) -> Rank:
+        """Ageing raises a level as a whole, by its longest waiter, so that tenants within it still go by their shares.
+
+        Shares of different levels do not compare: of two that have aged to the same order, the older goes first.
+        """
         request = sequence.request
-        level = request.level
+        level, waits = request.level, 0.0
         if self._ageing_seconds:
-            level = max(1, level - int((now - request.arrived) / self._ageing_seconds))
-        return level, self._shares.of(sequence), request.arrival
+            level = max(1, level - int((now - oldest) / self._ageing_seconds))
+            waits = oldest
+        return level, waits, self._shares.of(sequence), request.arrival
 
     def _head(self, account: Account) -> Sequence | None:
         heap = self._heaps[account]

@@ -19,3 +19,10 @@ def heads_of(x: Tensor) -> tuple[int, int, int]:
 def _check(x: Tensor) -> None:
     if x.dtype != torch.float32 or (x.stride(-1) != 1 and x.shape[-1] > 1) or not x.is_cpu:
         raise TypeError(f"expected float32 with contiguous rows on the CPU, got {x.dtype}, strides {x.stride()}")
+
+
+def indices_of(x: Tensor, dtype: torch.dtype) -> int:
+    """Address of whole numbers that lie side by side, in rows where there are two dimensions."""
+    if x.dtype != dtype or (x.stride(-1) != 1 and x.shape[-1] > 1) or not x.is_cpu:
+        raise TypeError(f"expected contiguous {dtype} on the CPU, got {x.dtype}, strides {x.stride()}")
+    return x.data_ptr()

@@ -77,11 +77,16 @@ def compile_cached(name: str, build: Callable[[], Any]) -> Any:
     numba.config.CACHE_DIR = str(cache_directory())
     began = time.perf_counter()
     compiled = build()
-    seconds = time.perf_counter() - began
-    if seconds > 0.5:  # reading the cache takes some 10 ms
-        place = f"kept in {cache_directory()}"
+    if not _from_cache(compiled):
+        seconds, place = time.perf_counter() - began, f"kept in {cache_directory()}"
         print(f"kernels: compiled {name} for this CPU in {seconds:.1f} s, {place}", file=sys.stderr, flush=True)
     return compiled
+
+
+def _from_cache(compiled: Any) -> bool:
+    """Whether numba found a C callback, or the only signature of a function, in its cache."""
+    hits = getattr(compiled, "cache_hits", None)
+    return bool(sum(compiled.stats.cache_hits.values()) if hits is None else hits)
 
 
 @cache

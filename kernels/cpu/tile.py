@@ -9,6 +9,7 @@ Each sum adds its products in the order of ``k``, one after the other, so an ele
 how many rows or columns are computed beside it.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 from llvmlite import ir  # type: ignore[import-untyped]
@@ -32,54 +33,63 @@ def _splat(builder: Any, scalar: Any) -> Any:
     return builder.shuffle_vector(lane, lane, ir.Constant(ir.VectorType(ir.IntType(32), WIDTH), [0] * WIDTH))
 
 
-def _at(builder: Any, base: Any, index: Any, kind: Any, itemsize: int) -> Any:
+def at_element(builder: Any, base: Any, index: Any, kind: Any, itemsize: int) -> Any:
     """Pointer to element ``index`` of an array at address ``base``."""
     address = builder.add(base, builder.mul(index, ir.Constant(_I64, itemsize)))
     return builder.inttoptr(address, ir.PointerType(kind))
 
 
-def _load(builder: Any, base: Any, index: Any, narrow: bool) -> Any:
+def floats_of(builder: Any, base: Any, index: Any, narrow: bool) -> Any:
     """16 elements, float32 or int8, as 16 floats."""
     if not narrow:
-        return builder.load(_at(builder, base, index, _VECTOR, 4), align=4)
-    bytes_ = builder.load(_at(builder, base, index, _NARROW, 1), align=1)
+        return builder.load(at_element(builder, base, index, _VECTOR, 4), align=4)
+    bytes_ = builder.load(at_element(builder, base, index, _NARROW, 1), align=1)
     return builder.sitofp(builder.sext(bytes_, ir.VectorType(ir.IntType(32), WIDTH)), _VECTOR)
+
+
+def fused_multiply_add(module: Any) -> Any:
+    """``a * b + c`` of vectors, in one rounding where the machine can."""
+    kind = ir.FunctionType(_VECTOR, [_VECTOR] * 3)
+    return cgutils.get_or_insert_function(module, kind, f"llvm.fmuladd.v{WIDTH}f32")
+
+
+def empty_sums(builder: Any, cells: Iterable[Any]) -> dict[Any, Any]:
+    """A variable of 16 zeros per cell; LLVM keeps them in registers."""
+    sums = {cell: cgutils.alloca_once(builder, _VECTOR) for cell in cells}
+    for variable in sums.values():
+        builder.store(ir.Constant(_VECTOR, [0.0] * WIDTH), variable)
+    return sums
 
 
 def _emit(builder: Any, rows: int, panels: int, narrow: bool, arguments: list[Any]) -> None:
     """The loop over k, and the loads and stores around it."""
     x, x_stride, w, w_stride, panel_stride, depth, out, out_stride, begun, scale = arguments
-    multiply_add = ir.FunctionType(_VECTOR, [_VECTOR] * 3)
-    fma = cgutils.get_or_insert_function(builder.module, multiply_add, f"llvm.fmuladd.v{WIDTH}f32")
+    fma = fused_multiply_add(builder.module)
     cells = [(r, p) for r in range(rows) for p in range(panels)]
-    sums = {cell: cgutils.alloca_once(builder, _VECTOR) for cell in cells}
+    sums = empty_sums(builder, cells)
 
     def place(r: int, p: int) -> Any:
         index = builder.add(builder.mul(out_stride, ir.Constant(_I64, r)), ir.Constant(_I64, p * WIDTH))
-        return _at(builder, out, index, _VECTOR, 4)
+        return at_element(builder, out, index, _VECTOR, 4)
 
-    with builder.if_else(builder.icmp_signed("!=", begun, ir.Constant(_I64, 0))) as (go_on, start):
-        with go_on:
-            for cell in cells:
-                builder.store(builder.load(place(*cell), align=4), sums[cell])
-        with start:
-            for cell in cells:
-                builder.store(ir.Constant(_VECTOR, [0.0] * WIDTH), sums[cell])
+    with builder.if_then(builder.icmp_signed("!=", begun, ir.Constant(_I64, 0))):
+        for cell in cells:
+            builder.store(builder.load(place(*cell), align=4), sums[cell])
     with cgutils.for_range(builder, depth, intp=_I64) as loop:
         at_k = builder.mul(w_stride, loop.index)
         of_w = [
-            _load(builder, w, builder.add(at_k, builder.mul(panel_stride, ir.Constant(_I64, p))), narrow)
+            floats_of(builder, w, builder.add(at_k, builder.mul(panel_stride, ir.Constant(_I64, p))), narrow)
             for p in range(panels)
         ]
         for r in range(rows):
             index = builder.add(builder.mul(x_stride, ir.Constant(_I64, r)), loop.index)
-            of_x = _splat(builder, builder.load(_at(builder, x, index, _F32, 4), align=4))
+            of_x = _splat(builder, builder.load(at_element(builder, x, index, _F32, 4), align=4))
             for p in range(panels):
                 added = builder.call(fma, [of_x, of_w[p], builder.load(sums[r, p])])
                 builder.store(added, sums[r, p])
     with builder.if_then(builder.icmp_signed("!=", scale, ir.Constant(_I64, 0))):
         for p in range(panels):
-            factor = _load(builder, scale, ir.Constant(_I64, p * WIDTH), False)
+            factor = floats_of(builder, scale, ir.Constant(_I64, p * WIDTH), False)
             for r in range(rows):
                 builder.store(builder.fmul(builder.load(sums[r, p]), factor), sums[r, p])
     for cell in cells:

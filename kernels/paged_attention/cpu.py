@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kernels.cpu.arguments import heads_of
+from kernels.cpu.arguments import heads_of, indices_of
 from kernels.cpu.jit import Kernel
 from kernels.cpu.memory import longs
 from kernels.cpu.team import Team, take_task
@@ -61,14 +61,15 @@ class CpuPagedAttention:
         out = torch.empty(q.shape, dtype=torch.float32)
         block_stride, layer_stride, part_stride, head_stride = pool.stride()[:4]
         scratch_size = self._reserve(q.shape, pool.shape, block_tables.shape)
-        sequences, width = block_tables.shape
+        sequences, width = block_tables.shape[0], block_tables.stride(0)
         plan, attend, combine = self.kernels
         self._team.run(
             plan, LAYOUT, self._team.control, q_address, q_row, q_head, pool.data_ptr() + layer * layer_stride * 4,
-            block_stride, part_stride, head_stride, pool.shape[4], block_tables.data_ptr(), width,
-            query_start.data_ptr(), kv_lengths.data_ptr(), sequences, q.shape[0], q.shape[1], pool.shape[3],
-            q.shape[2], window or 0, out.data_ptr(), self._tasks.data_ptr(), self._counts.data_ptr(),
-            self._partials.data_ptr(), self._scratch.data_ptr(), scratch_size, scale, softcap or 0.0, alone=True,
+            block_stride, part_stride, head_stride, pool.shape[4], indices_of(block_tables, torch.int32), width,
+            indices_of(query_start, torch.int32), indices_of(kv_lengths, torch.int32), sequences, q.shape[0],
+            q.shape[1], pool.shape[3], q.shape[2], window or 0, out.data_ptr(), self._tasks.data_ptr(),
+            self._counts.data_ptr(), self._partials.data_ptr(), self._scratch.data_ptr(), scratch_size, scale,
+            softcap or 0.0, alone=True,
         )  # fmt: skip
         self._team.again(attend)
         if self._counts[1]:

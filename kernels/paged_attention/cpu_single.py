@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from kernels.cpu.dots import MOST_ROWS, dots
 from kernels.cpu.exponential import exponential
 from kernels.cpu.jit import inline
 from kernels.cpu.memory import copy, fill, floats, longs
@@ -33,17 +34,27 @@ def _fetch_queries(p: Problem, task: Task, queries: int, group: int) -> None:
 
 
 @inline
+def _dot_by_dot(queries: int, keys: int, size: int, count: int, scores: int, group: int) -> None:
+    for g in range(group):
+        for j in range(count):
+            score = dot(floats(queries + g * size * 4, size), floats(keys + j * size * 4, size))
+            floats(scores + (g * KEYS + j) * 4, 1)[0] = score
+
+
+@inline
 def _score(p: Problem, task: Task, low: int, high: int, queries: int, scores: int, group: int) -> None:
     """``scores[g, j] = queries[g] @ keys[low + j]``."""
     position = low
     while position < high:
-        keys = key_address(p, task, position)
-        for j in range(run_length(p, position, high)):
-            key = floats(keys + j * p.size * 4, p.size)
-            for g in range(group):
-                score = dot(floats(queries + g * p.size * 4, p.size), key)
-                floats(scores + (g * KEYS + position - low + j) * 4, 1)[0] = score
-        position += run_length(p, position, high)
+        keys, count = key_address(p, task, position), run_length(p, position, high)
+        to = scores + (position - low) * 4
+        if p.size % WIDTH == 0:
+            for g in range(0, group, MOST_ROWS):
+                rows, at = min(MOST_ROWS, group - g), queries + g * p.size * 4
+                dots(rows, at, keys, p.size, count, to + g * KEYS * 4, KEYS)
+        else:
+            _dot_by_dot(queries, keys, p.size, count, to, group)
+        position += count
 
 
 @inline

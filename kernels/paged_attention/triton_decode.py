@@ -48,7 +48,7 @@ def paged_attention(
     """``triton_kernel.paged_attention`` for batches where row ``s`` is the one row of sequence ``s``.
 
     ``query_start`` is not read: the caller promises that it counts ``0, 1, 2, ...``. Results depend on how sequences
-    are cut, so in the last bits on the rest of the batch; the ragged kernel's do not.
+    are cut, so in the last bits on the rest of the batch; the ragged kernel's only through the tile shape it is given.
 
     Raises:
         ValueError: not one row per sequence.

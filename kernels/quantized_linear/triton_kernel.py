@@ -35,13 +35,14 @@ class ProductShape:
     schedule: Schedule
 
 
-def product_shape(num_rows: int, outputs: int, processors: int) -> ProductShape:
+def product_shape(num_rows: int, outputs: int, processors: int, grouped: bool) -> ProductShape:
     """Few rows: bandwidth decides, and tiles are narrow so that every multiprocessor has one. Many: arithmetic does."""
     rows = min(power_of_2(num_rows, 16), 128)
     if rows < 128:
         columns = 64 if cdiv(outputs, 64) >= 2 * processors else 32
         return ProductShape(rows, columns, 128, Schedule(4, 4))
-    return ProductShape(rows, 128, 64, Schedule(8, 3))
+    # A group's product is kept beside the sums until it is scaled: half the columns fit the registers.
+    return ProductShape(rows, 64 if grouped else 128, 64, Schedule(8, 3))
 
 
 def linear(x: Tensor, weight: ChannelWeight | GroupWeight, bias: Tensor | None) -> Tensor:
@@ -50,7 +51,7 @@ def linear(x: Tensor, weight: ChannelWeight | GroupWeight, bias: Tensor | None) 
     out = torch.empty((x.shape[0], outputs), dtype=x.dtype, device=x.device)
     if out.numel() == 0:
         return out
-    shape = product_shape(x.shape[0], outputs, multiprocessors(x))
+    shape = product_shape(x.shape[0], outputs, multiprocessors(x), isinstance(weight, GroupWeight))
     grid = (cdiv(x.shape[0], shape.rows) * cdiv(outputs, shape.columns),)
     common = {
         "INPUTS": x.shape[1], "ROWS": shape.rows, "COLUMNS": shape.columns, "BAND": BAND, "BIASED": bias is not None,

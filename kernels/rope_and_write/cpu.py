@@ -7,7 +7,7 @@ import torch
 from numba import carray
 from torch import Tensor
 
-from kernels.cpu.arguments import rows_of
+from kernels.cpu.arguments import indices_of, rows_of
 from kernels.cpu.jit import Kernel, inline
 from kernels.cpu.memory import copy, double_of_bits, floats, longs
 from kernels.cpu.team import Team, take_task
@@ -92,9 +92,9 @@ class CpuRopeAndWrite:
         block_stride, layer_stride, part_stride = pool.stride()[:3]
         out = torch.empty((rows, heads, size), dtype=torch.float32)
         self._team.run(
-            self.kernel, _LAYOUT, address, stride, rows, rows_of(cos)[0], rows_of(sin)[0], slot_mapping.data_ptr(),
-            heads, kv_heads, size, pool.data_ptr() + layer * layer_stride * 4, block_stride, part_stride, block_size,
-            out.data_ptr(), 0 if query_norm is None else query_norm.data_ptr(),
+            self.kernel, _LAYOUT, address, stride, rows, rows_of(cos)[0], rows_of(sin)[0],
+            indices_of(slot_mapping, torch.int64), heads, kv_heads, size, pool.data_ptr() + layer * layer_stride * 4,
+            block_stride, part_stride, block_size, out.data_ptr(), 0 if query_norm is None else query_norm.data_ptr(),
             0 if key_norm is None else key_norm.data_ptr(), self._team.control, eps, offset,
             alone=rows * qkv.shape[1] < _ALONE,
         )  # fmt: skip

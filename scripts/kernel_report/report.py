@@ -15,10 +15,28 @@ _HEAD = """# Kernels
 Written by `scripts/compile_kernels`; do not edit by hand.
 
 **What has run, and where.** Every kernel is tested against its torch reference in the interpreter of the Triton
-language, on a CPU (`tests/kernels/triton`), and is compiled for every target below with no GPU. **No kernel of this
+language, on a CPU (`tests/kernels/triton`), and compiled with no GPU, in as many
+configurations per target as its table says. **No kernel of this
 table has run on a GPU yet**: nothing here is a measured time; `scripts/gpu_check.py` measures them where a GPU is.
 What the interpreter cannot show: races between the threads of a program, the rounding of tensor cores, and how fast
 anything is.
+
+## How they are built
+
+- **Mixed attention** (`kernels/paged_attention/triton_kernel.py`): no padding; a tile finds its sequence by binary
+  search; the query heads of a group share a tile's rows; tiles that no row sees are skipped; interior tiles carry
+  no mask. The tile
+  shape depends on the mean number of rows per sequence, and with it the last bits of results.
+- **Decode attention** (`triton_decode.py`): sequences are cut on the device from their lengths and the number of
+  multiprocessors; grid and buffers depend on the number of sequences alone, so one captured graph serves all
+  lengths.
+- **Page ids are fetched one tile ahead by hand** (`key_tiles.py`). Left to the compiler, they took half of its
+  pipeline stages: keys and values then had one buffer, and nothing was in flight while a tile was computed (seen in
+  its intermediate code).
+- **Sampling** (`kernels/sampling`): the cut of top-k, top-p and min-p is searched over the bits of the numbers,
+  three probes a pass; ties fall as in the reference's stable sort. Noise is drawn where it is used and never
+  written.
+- **8-bit keys and values**: scales act on scores and weights; **quantized products**: scales act on sums.
 
 ## Resources
 
@@ -85,10 +103,11 @@ def _line(row: Row, head: str) -> str:
 
 def write(path: Path, rows: list[Row], configurations: int) -> None:
     """Write the document. configurations: how many there are; the rows may be of fewer."""
-    parts = [_HEAD, f"\n{len({row.case for row in rows})} of {configurations} configurations are shown.\n"]
+    parts = [_HEAD]
     for target in TARGETS:
         of_target = [row for row in rows if row.target == target]
-        parts.append(f"\n### {target}\n\n{_table(of_target)}")
+        shown = f"{len({row.case for row in of_target})} of {configurations} configurations"
+        parts.append(f"\n### {target}\n\n{shown}.\n\n{_table(of_target)}")
     parts.append(_WORK_HEAD + "\n".join(_work_line(work) for work in all_work()) + "\n")
     path.parent.mkdir(exist_ok=True)
     path.write_text("".join(parts))

@@ -6,9 +6,10 @@ from typing import NamedTuple
 
 from scripts.simulation.hardware import Platform
 from scripts.simulation.measurements import Measurements
+from scripts.simulation.percentiles import percentile
 from scripts.simulation.policies import POLICIES
 from scripts.simulation.simulator import Simulator
-from scripts.simulation.workload import MAX_SEQ_LEN, Mix
+from scripts.simulation.workload import MAX_SEQ_LEN, Job, Mix
 
 
 class Capacity(NamedTuple):
@@ -42,3 +43,18 @@ def measure_capacity(platform: Platform, mix: Mix, seed: int, count: int) -> Cap
     mean = sum(job.prompt + job.output for job in jobs) / count
     rate = tokens / (end - start)
     return Capacity(rate, rate / mean, (held_after - held_before) / (end - start))
+
+
+_FAR_APART = 1000.0
+
+
+def idle_ttft(platform: Platform, mix: Mix, jobs: list[Job]) -> dict[str, float]:
+    """TTFT of the most urgent of the jobs if each finds the server idle: what no policy can better."""
+    level = min(job.level for job in jobs)
+    urgent = [job for job in jobs if job.level == level]
+    lone = [job._replace(number=n, arrived=n * _FAR_APART, output=1) for n, job in enumerate(urgent)]
+    policy = POLICIES["ours"]
+    watch = Measurements(lone, 1.0, 2.0)
+    Simulator(policy.scheduler(platform, 4 * MAX_SEQ_LEN), platform, lone, watch, mix, policy).run()
+    waits = [record.first - record.job.arrived for record in watch.records]
+    return {"ttft_p50": percentile(waits, 50), "ttft_p99": percentile(waits, 99)}

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from tqdm import tqdm
 
-from scripts.simulation.calibration import Capacity, measure_capacity
+from scripts.simulation.calibration import Capacity, idle_ttft, measure_capacity
 from scripts.simulation.cell import Cell, Run
 from scripts.simulation.hardware import Platform
 from scripts.simulation.policies import POLICIES, Policy
@@ -43,9 +43,10 @@ class Grid(NamedTuple):
             for platform in self.platforms:
                 bar.set_description(f"{platform.name}: capacity")
                 capacity = measure_capacity(platform, mix, seed, turnovers * platform.slots)
+                idle = idle_ttft(platform, mix, mix.jobs(seed, requests))
                 for cell in self.cells(platform):
                     bar.set_description(f"{platform.name} {cell.policy.name} {cell.load:.0%} {cell.pool:.0%}")
-                    yield _run(cell, mix, seed, requests, capacity, bar)
+                    yield {**_run(cell, mix, seed, requests, capacity, bar), "idle": idle}
 
 
 def _run(cell: Cell, mix: Mix, seed: int, requests: int, capacity: Capacity, bar: Any) -> dict[str, Any]:

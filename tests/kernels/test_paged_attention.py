@@ -215,6 +215,15 @@ def test_a_padding_sequence_of_one_row_and_no_keys_gives_zeros(attention: PagedA
     assert found[0].isfinite().all()
 
 
+def test_tables_may_be_columns_of_wider_ones_but_not_of_another_type(compiled: Operations) -> None:
+    case = make_case([(1, 30), (4, 12)])
+    wider = torch.cat((case.tables, torch.full_like(case.tables, 99)), dim=1)[:, : case.tables.shape[1]]
+    found = dataclasses.replace(case, tables=wider).run(compiled.paged_attention)
+    torch.testing.assert_close(found, case.run(), rtol=1e-4, atol=2e-5)
+    with pytest.raises(TypeError, match=r"expected contiguous torch.int32"):
+        dataclasses.replace(case, tables=case.tables.long()).run(compiled.paged_attention)
+
+
 def test_the_reference_has_the_dtype_of_the_queries_and_float32_arithmetic() -> None:
     case = make_case([(1, 30), (4, 12)])
     narrow = paged_attention(

@@ -137,12 +137,21 @@ def running(level: int, num_blocks: int, num_tokens: int | None = None, num_pree
     return sequence
 
 
-def total(victims: list[Sequence]) -> int:
-    return sum(len(s.blocks) for s in victims)
+class Total:
+    """Counts what victims hold, as if nobody shared anything."""
+
+    def __init__(self) -> None:
+        self.blocks = 0
+
+    def add(self, victim: Sequence) -> None:
+        self.blocks += len(victim.blocks)
+
+    def remove(self, victim: Sequence) -> None:
+        self.blocks -= len(victim.blocks)
 
 
 def choose(candidates: list[Sequence], slots: int = 0, blocks: int = 0) -> list[Sequence] | None:
-    return VictimChooser(COSTS, cap=3).choose(candidates, Shortage(slots, blocks), total)
+    return VictimChooser(COSTS, cap=3).choose(candidates, Shortage(slots, blocks), Total)
 
 
 def test_the_lowest_level_is_taken_first_however_much_it_loses() -> None:
@@ -160,7 +169,7 @@ def test_inside_a_level_those_that_lose_least_are_taken_first_and_the_newest_on_
 def test_what_is_lost_is_counted_by_the_better_of_copying_and_computing_again() -> None:
     costs = PreemptionCosts(seconds_per_token=1.0, seconds_per_block=3.0)
     half_full, full = running(3, 2, num_tokens=9), running(3, 1, num_tokens=8)  # min(9, 12) and min(8, 6)
-    assert VictimChooser(costs, cap=3).choose([half_full, full], Shortage(1, 0), total) == [full]
+    assert VictimChooser(costs, cap=3).choose([half_full, full], Shortage(1, 0), Total) == [full]
 
 
 def test_inside_a_level_those_at_the_cap_are_taken_last() -> None:
@@ -190,7 +199,7 @@ def test_victims_suffice_none_is_needless_and_no_better_one_is_taken_while_worse
     candidates = [running(level, count, num_preemptions=often) for level, count, often in shapes]
 
     def suffice(some: list[Sequence]) -> bool:
-        return len(some) >= slots and total(some) >= blocks
+        return len(some) >= slots and sum(len(s.blocks) for s in some) >= blocks
 
     victims = choose(candidates, slots, blocks)
     assert (victims is None) == (not suffice(candidates))

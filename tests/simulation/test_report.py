@@ -28,7 +28,7 @@ def test_a_small_grid_writes_lines_a_table_and_a_figure_that_show_can_repeat(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lines, drawn = tmp_path / "cells.jsonl", tmp_path / "figure.svg"
-    words = ["--requests", "120", "--load", "1", "--pool", "0.6", "--slots", "32", "--quick", "--json", str(lines)]
+    words = ["--requests", "30", "--load", "1", "--pool", "0.6", "--slots", "8", "--quick", "--json", str(lines)]
     monkeypatch.setattr("sys.argv", ["simulate", *words, "--figure", str(drawn)])
     assert command.main() == 0
     table = capsys.readouterr().out

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from scripts.simulation.calibration import idle_ttft
 from scripts.simulation.workload import Mix
 
-from .toys import job, run
+from .toys import MIX, job, run, ticking
 
 POLICY_NAMES = ("ours", "fcfs", "vllm", "no_evict")
 
@@ -54,14 +55,14 @@ def test_who_is_preempted_starves_while_the_urgent_one_runs_and_loses_no_token()
 
 
 def test_a_level_that_outgrows_the_pool_preempts_itself_unless_its_end_is_reserved() -> None:
-    jobs = [job(n, 0.0, 2000, 2000) for n in range(3)]  # 12,000 tokens at their ends, in a pool of 8,192
+    jobs = [job(n, 0.0, 2600, 400) for n in range(3)]  # 9,000 tokens at their ends, in a pool of 8,192
     by_own = {name: sum(run(jobs, name).scheduler.by_own.values()) for name in POLICY_NAMES}
     assert by_own["no_evict"] == 0
     assert min(by_own["ours"], by_own["vllm"], by_own["fcfs"]) >= 1
 
 
 def test_computing_again_counts_as_useless_and_swapping_does_not() -> None:
-    jobs = [job(n, 0.0, 2000, 2000) for n in range(3)]
+    jobs = [job(n, 0.0, 2600, 400) for n in range(3)]
     swapped, recomputed = run(jobs, "ours").figures(), run(jobs, "vllm").figures()
     assert swapped["swapped_blocks"] > 0
     assert swapped["useful"] > 0.999
@@ -88,11 +89,17 @@ def test_all_requests_of_a_mix_end_and_the_pool_is_empty_after(policy: str) -> N
 
 def test_the_same_seed_gives_the_same_figures_and_another_seed_others() -> None:
     def figures(seed: int) -> dict[str, object]:
-        found = run(Mix().jobs(seed, 40, 0.5), slots=8, pool_tokens=9000, mix=Mix()).figures()
+        found = run(Mix().jobs(seed, 12, 0.5), slots=8, pool_tokens=9000, mix=Mix()).figures()
         return {key: value for key, value in found.items() if key not in ("wall", "processor")}
 
     assert figures(1) == figures(1)
     assert figures(1) != figures(2)
+
+
+def test_the_idle_server_needs_as_many_steps_as_the_prompt_has_chunks() -> None:
+    jobs = [job(n, 0.0, prompt=40 * (n + 1), output=50, level=1) for n in range(4)]
+    jobs.append(job(4, 0.0, prompt=4000, output=50, level=2))
+    assert idle_ttft(ticking(slots=4, step_tokens=40), MIX, jobs) == {"ttft_p50": 2.0, "ttft_p99": 4.0}
 
 
 def test_only_arrival_times_depend_on_the_rate() -> None:

@@ -30,7 +30,7 @@ def test_head_sizes_groups_and_block_sizes(size: int, group: int, block_size: in
     agree(paged_attention, case, scale=size**-0.5)
 
 
-@pytest.mark.parametrize("lengths", [[1], [15, 16, 17], [127, 128, 129], [1328, 18, 463], [300, 0, 256, 1, 31, 0]])
+@pytest.mark.parametrize("lengths", [[1], [15, 16, 17], [127, 128, 129], [1328, 18, 463], [70, 0, 64, 1, 31, 0]])
 def test_lengths_around_tile_block_and_part_edges(lengths: list[int]) -> None:
     agree(paged_attention, make_case([(1, n) for n in lengths], kv_heads=1, size=16, block_size=16))
 
@@ -103,7 +103,7 @@ def test_blocks_that_left_the_window_may_be_given_away() -> None:
     torch.testing.assert_close(paged_attention(*arguments), expected)
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(
     lengths=st.lists(st.integers(0, 150), min_size=1, max_size=5),
     group=st.integers(1, 5),

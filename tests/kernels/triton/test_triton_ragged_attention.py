@@ -132,7 +132,7 @@ def run_drawn(shapes: list[Shape], data: st.DataObject) -> None:
 SHAPES = st.lists(st.integers(1, 60).flatmap(lambda n: st.tuples(st.integers(1, n), st.just(n))), max_size=4)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(shapes=SHAPES, data=st.data())
 def test_any_ragged_batch(shapes: list[Shape], data: st.DataObject) -> None:
     run_drawn(shapes, data)

@@ -60,7 +60,7 @@ FILTERS = [(0, 1.0, 0.0), (5, 1.0, 0.0), (1, 1.0, 0.0), (0, 0.7, 0.0), (0, 1.0, 
 
 
 @pytest.mark.parametrize("vocab", [50, pytest.param(5000, marks=pytest.mark.nightly)])
-@pytest.mark.parametrize("rounded", [False, True])
+@pytest.mark.parametrize("rounded", [True, pytest.param(False, marks=pytest.mark.nightly)])
 def test_tokens_are_the_references(vocab: int, rounded: bool) -> None:
     """Rounded logits tie often, so the choice among equals is tested too."""
     torch.manual_seed(vocab)
@@ -123,13 +123,13 @@ def test_a_token_does_not_depend_on_the_batch_and_the_search_may_be_saved() -> N
 
 
 def test_masked_tokens_are_never_drawn() -> None:
-    logits = torch.full((4, 100), -torch.inf)
+    logits = torch.full((2, 100), -torch.inf)
     logits[:, [3, 77]] = 0.0
-    found = sample(logits, packed([(1.0, 50, 0.99, 0.01, seed, 0) for seed in range(4)]))
+    found = sample(logits, packed([(1.0, 50, 0.99, 0.01, seed, 0) for seed in range(2)]))
     assert set(found.tolist()) <= {3, 77}
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(
     vocab=st.integers(1, 300),
     heat=st.floats(0.1, 5),

@@ -31,7 +31,7 @@ def logits(
     return torch.cat(found)
 
 
-@pytest.mark.parametrize("qk_norm", [False, True])
+@pytest.mark.parametrize("qk_norm", [True, pytest.param(False, marks=pytest.mark.nightly)])
 def test_a_small_model_gives_the_references_logits(qk_norm: bool) -> None:
     torch.manual_seed(0)
     config = make_config(TOY, qk_norm)
