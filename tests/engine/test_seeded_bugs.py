@@ -18,7 +18,7 @@ SEARCH = settings(
 )
 
 
-def caught() -> None:
+def expect_it_is_caught() -> None:
     with pytest.raises(BaseException) as found:
         run_state_machine_as_test(EngineMachine, settings=SEARCH)
     assert not isinstance(found.value, KeyboardInterrupt | SystemExit)
@@ -38,7 +38,7 @@ def test_an_allocator_that_hands_a_held_block_out_is_caught(monkeypatch: pytest.
         return blocks
 
     monkeypatch.setattr(BlockPool, "allocate", twice)
-    caught()
+    expect_it_is_caught()
 
 
 def test_a_swap_that_copies_blocks_in_the_wrong_order_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,7 +49,7 @@ def test_a_swap_that_copies_blocks_in_the_wrong_order_is_caught(monkeypatch: pyt
         copy_in(residency, sequence, first, fence)
 
     monkeypatch.setattr(Residency, "_copy_in", reversed_slots)
-    caught()
+    expect_it_is_caught()
 
 
 def test_a_shared_prefix_found_by_less_than_its_tokens_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,7 +62,7 @@ def test_a_shared_prefix_found_by_less_than_its_tokens_is_caught(monkeypatch: py
         return [*found, children[0]] if children and more else found
 
     monkeypatch.setattr(PrefixCache, "match", any_child)
-    caught()
+    expect_it_is_caught()
 
 
 def test_blocks_published_before_their_data_is_in_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,7 +73,7 @@ def test_blocks_published_before_their_data_is_in_are_caught(monkeypatch: pytest
         residency.publish(sequence, sequence.num_tokens - 1)
 
     monkeypatch.setattr(Residency, "bring_in", published_at_once)
-    caught()
+    expect_it_is_caught()
 
 
 def test_a_resume_that_skips_a_token_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,7 +85,7 @@ def test_a_resume_that_skips_a_token_is_caught(monkeypatch: pytest.MonkeyPatch) 
             sequence.num_computed += 1
 
     monkeypatch.setattr(Residency, "bring_in", one_too_far)
-    caught()
+    expect_it_is_caught()
 
 
 def test_a_late_token_that_is_dropped_and_not_computed_again_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,4 +97,4 @@ def test_a_late_token_that_is_dropped_and_not_computed_again_is_caught(monkeypat
         append(scheduler, sequence, token, outputs)
 
     monkeypatch.setattr(Scheduler, "_append", forgetful)
-    caught()
+    expect_it_is_caught()
