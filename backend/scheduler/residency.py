@@ -104,9 +104,7 @@ class Residency:
         self.hit_tokens += sequence.num_computed
         if sequence.swapped_tokens:
             self._copy_in(sequence, len(hits), fence)
-        sequence.reserved = reserve
-        if reserve:
-            self._reserved += self.to_the_end(sequence)
+        self._reserve(sequence, reserve)
         if self._cache is not None:
             sequence.published = hits[-1] if hits else self._cache.root(sequence.request.salt)
             sequence.num_published = len(hits)
@@ -125,9 +123,7 @@ class Residency:
         self.copies.moved.append(sequence)
         sequence.num_computed = sequence.num_prompt - 1
         self.hit_tokens += sequence.num_computed
-        sequence.reserved = reserve
-        if reserve:
-            self._reserved += self.to_the_end(sequence)
+        self._reserve(sequence, reserve)
 
     def _copy_in(self, sequence: Sequence, first: int, fence: int) -> None:
         last = blocks_for(sequence.swapped_tokens, self._block_size)
@@ -135,9 +131,16 @@ class Residency:
         self.copies.from_host.extend(pairs)
         self.copies.moved.append(sequence)
         sequence.num_computed = max(sequence.num_computed, sequence.swapped_tokens)
-        self._drop_host_copy(sequence, fence)
+        self.drop_host_copy(sequence, fence)
 
-    def _drop_host_copy(self, sequence: Sequence, fence: int) -> None:
+    def _reserve(self, sequence: Sequence, reserve: bool) -> None:
+        """Keep the blocks up to the sequence's end for it, or not."""
+        sequence.reserved = reserve
+        if reserve:
+            self._reserved += self.to_the_end(sequence)
+
+    def drop_host_copy(self, sequence: Sequence, fence: int) -> None:
+        """Give back the host slots of a swapped-out sequence, if it has any; what they held is to be computed again."""
         if sequence.host_slots:
             self.host.free(sequence.host_slots, fence)
             sequence.host_slots = []
@@ -165,14 +168,10 @@ class Residency:
         sequence.num_computed = 0
         return swapped
 
-    def forget_host_copy(self, sequence: Sequence, fence: int) -> None:
-        """The copy of a swapped-out sequence cannot be trusted: it is to be computed again."""
-        self._drop_host_copy(sequence, fence)
-
     def release(self, sequence: Sequence, fence: int) -> None:
         """The sequence has ended: everything it holds, wherever, is given back."""
         self._let_go(sequence, fence)
-        self._drop_host_copy(sequence, fence)
+        self.drop_host_copy(sequence, fence)
 
     def _let_go(self, sequence: Sequence, fence: int) -> None:
         if sequence.reserved:

@@ -235,7 +235,7 @@ class Scheduler:
             if sequence.state is State.RUNNING:
                 self.population.preempt(sequence, self._launched)
             if sequence.state is State.WAITING:
-                self.residency.forget_host_copy(sequence, self._launched)
+                self.residency.drop_host_copy(sequence, self._launched)
         return ended
 
     def check_integrity(self) -> None:
