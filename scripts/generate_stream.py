@@ -109,10 +109,7 @@ def _request(inputs: Mapping[str, Any], queue_priority: int) -> service_pb2.Mode
 
 def _piece(response: service_pb2.ModelInferResponse) -> Piece:
     """Read the two outputs; a final response may carry neither."""
-    raw = {
-        output.name: content
-        for output, content in zip(response.outputs, response.raw_output_contents, strict=True)
-    }
+    raw = {output.name: content for output, content in zip(response.outputs, response.raw_output_contents, strict=True)}
     # A BYTES element is preceded by its length in four bytes.
     text = raw.get("text_output", b"")[4:].decode("utf-8", "replace")
     return Piece(text, int.from_bytes(raw.get("num_output_tokens", b""), "little", signed=True))

@@ -33,12 +33,11 @@ class PromptTokenizer:
 
     def encode(self, text: str) -> list[int]:
         """Token ids of a prompt; may be empty."""
-        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
+        by_post_processor = self._add_special_tokens and self._adds_bos is None
+        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=by_post_processor).ids
         if not self._add_special_tokens:
             return ids
-        if self._adds_bos is None:
-            ids = self._tokenizer.encode(text, add_special_tokens=True).ids
-        elif self._adds_bos and self._bos is not None:
+        if self._adds_bos and self._bos is not None:
             ids.insert(0, self._bos)
         if self._bos is not None and ids[:2] == [self._bos, self._bos]:
             del ids[0]

@@ -75,8 +75,9 @@ def _attention_checks(bench: Bench, dtype: torch.dtype) -> Iterator[tuple[str, C
         yield f"decode attention {label}", lambda s=shape, a=alone: _attend(triton_decode, bench, a, s)
     small: dict[str, Any] = {"heads": 8, "kv_heads": 2, "size": 64, "dtype": dtype}
     for window, softcap in ((21, None), (None, 5.0)):
-        yield f"window {window}, cap {softcap}", lambda w=window, c=softcap: _attend(
-            triton_kernel, bench, mixed, small, w, c
+        yield (
+            f"window {window}, cap {softcap}",
+            lambda w=window, c=softcap: _attend(triton_kernel, bench, mixed, small, w, c),
         )
     for kind in (torch.int8, torch.float8_e4m3fn):
         if bench.toy or kind == torch.int8 or torch.cuda.get_device_capability() >= (8, 9):
@@ -95,9 +96,7 @@ def _attend(
     return room.paged_attention(*arguments), attention_reference.paged_attention(*arguments)  # type: ignore[arg-type]
 
 
-def _attend_quantized(
-    bench: Bench, shapes: list[tuple[int, int]], options: dict[str, Any], kind: torch.dtype
-) -> _Pair:
+def _attend_quantized(bench: Bench, shapes: list[tuple[int, int]], options: dict[str, Any], kind: torch.dtype) -> _Pair:
     batch = make_batch(shapes, bench.device, **options)
     numbers, scales = kv_reference.quantize(batch.pool.nan_to_num(), kind)
     q, _, *rest = batch.arguments()
@@ -125,8 +124,9 @@ def _row_checks(bench: Bench, dtype: torch.dtype) -> Iterator[tuple[str, Callabl
     ):
         for rows in (1, 200):
             x_rows = random(rows, size)
-            yield f"{name}, {rows} rows", lambda a=x_rows, w=made: _both(
-                linear_triton.linear, linear_reference.linear, a, w, None
+            yield (
+                f"{name}, {rows} rows",
+                lambda a=x_rows, w=made: _both(linear_triton.linear, linear_reference.linear, a, w, None),
             )
     yield "copies", lambda: _copies(bench)
 
@@ -172,16 +172,22 @@ def _sampling_checks(bench: Bench) -> Iterator[_Check]:
         # A token may differ where two candidates differ by less than the chip's logarithms are exact to.
         yield f"sampled tokens, filter {name}", lambda c=cut: _sampled(logits, *c), 0.05
     tokens = torch.arange(count, device=bench.device)
-    yield "token_log_probs", lambda: _both(
-        log_probs_triton.token_log_probs, log_probs_reference.token_log_probs, logits, tokens
-    ), 1e-5
+    yield (
+        "token_log_probs",
+        lambda: _both(log_probs_triton.token_log_probs, log_probs_reference.token_log_probs, logits, tokens),
+        1e-5,
+    )
     counts = torch.randint(0, 3, logits.shape, device=bench.device, dtype=torch.int32)
     factors = [torch.rand(count, device=bench.device) + 0.5 for _ in range(3)]
     ids = torch.arange(5, device=bench.device, dtype=torch.int32).expand(count, 5).contiguous()
     bias = torch.randn(count, 5, device=bench.device)
-    yield "penalise", lambda: _both(
-        penalties_triton.penalise, penalties_reference.penalise, logits, counts, counts > 1, *factors, ids, bias
-    ), 1e-5
+    yield (
+        "penalise",
+        lambda: _both(
+            penalties_triton.penalise, penalties_reference.penalise, logits, counts, counts > 1, *factors, ids, bias
+        ),
+        1e-5,
+    )
 
 
 def _sampled(logits: Tensor, top_k: int, top_p: float, min_p: float) -> _Pair:

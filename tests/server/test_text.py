@@ -1,14 +1,16 @@
 """The text that comes out of a real server equals transformers' own, whatever the chunks and the company.
 
-24 varied prompts, greedy, 64 new tokens: streamed and not, alone and 16 at once, with prompt chunks of 16, 64 and 512
-tokens. Where two logits tie within 1e-4 either text is accepted (tests/reference.py). All twelve combinations run with
-TESTS_NIGHTLY=1; every day three with all prompts, and every fourth prompt alone.
+24 varied prompts on SmolLM2 and 8 on Gemma 3, greedy, 64 new tokens: streamed and not, alone and 16 (Gemma 3: 8) at
+once, with prompt chunks of 16, 64 and 512 tokens. Where two logits tie within 1e-4 either text is accepted
+(tests/reference.py). All twelve combinations of each run with TESTS_NIGHTLY=1; every day some, at each chunk size.
 """
 
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from _pytest.mark.structures import ParameterSet
 
 from tests.prompts import FOR_GEMMA, VARIED
 from tests.reference import Reference
@@ -35,8 +37,8 @@ def chunked_server(request: pytest.FixtureRequest, smollm2_dir: Path) -> Iterato
 
 
 @pytest.fixture(scope="module")
-def gemma_server(gemma3_dir: Path) -> Iterator[RunningServer]:
-    yield from RunningServer.fixture(gemma3_dir, max_num_tokens=128, max_batch_size=8)
+def gemma_server(request: pytest.FixtureRequest, gemma3_dir: Path) -> Iterator[RunningServer]:
+    yield from RunningServer.fixture(gemma3_dir, max_num_tokens=request.param, max_batch_size=8)
 
 
 def answers(server: RunningServer, prompts: list[str], stream: bool, at_once: int) -> list[Answer]:
@@ -63,17 +65,15 @@ def check(reference: Reference, prompt: str, answer: Answer, stream: bool) -> No
     )
 
 
-EVERY_DAY = [(512, True, 16), (64, False, 16), (16, True, 16)]
-AT_NIGHT = [
-    *((512, stream, at_once) for stream, at_once in ((True, 1), (False, 1), (False, 16))),
-    *((64, stream, at_once) for stream, at_once in ((True, 1), (False, 1), (True, 16))),
-    *((16, stream, at_once) for stream, at_once in ((True, 1), (False, 1), (False, 16))),
-]
+def matrix(at_once: int, every_day: set[tuple[int, bool, int]]) -> list[ParameterSet]:
+    """All combinations of chunk, streamed and company, one server's after another; at night but for ``every_day``."""
+    cases = itertools.product((512, 64, 16), (True, False), (1, at_once))
+    return [pytest.param(*case, marks=() if case in every_day else pytest.mark.nightly) for case in cases]
 
 
 @pytest.mark.parametrize(
     ("chunked_server", "stream", "at_once"),
-    EVERY_DAY + [pytest.param(*case, marks=pytest.mark.nightly) for case in AT_NIGHT],
+    matrix(16, every_day={(512, True, 16), (64, False, 16), (16, True, 16)}),
     indirect=["chunked_server"],
 )
 def test_smollm2_says_what_transformers_says(
@@ -94,8 +94,9 @@ def test_smollm2_alone_says_what_transformers_says(
 
 
 @pytest.mark.parametrize(
-    ("stream", "at_once"),
-    [(False, 8), (True, 8), *(pytest.param(stream, 1, marks=pytest.mark.nightly) for stream in (True, False))],
+    ("gemma_server", "stream", "at_once"),
+    matrix(8, every_day={(512, False, 8), (64, True, 8)}),
+    indirect=["gemma_server"],
 )
 def test_gemma3_says_what_transformers_says_beyond_its_window_too(
     gemma_server: RunningServer, gemma3: Reference, stream: bool, at_once: int
