@@ -42,6 +42,9 @@ def _parse() -> argparse.Namespace:
         "--backlog", type=int, default=64, help="low-priority requests beyond the slots (%(default)s)"
     )
     priority.add_argument("--arrivals", type=int, default=20, help="urgent requests, idle and under load (%(default)s)")
+    priority.add_argument(
+        "--flood", type=int, default=0, metavar="N", help="then N requests at once; start with --max-queue-size 64"
+    )
     priority.set_defaults(measurement=_priority)
     for kind in (engine, server):
         kind.add_argument("--workload", type=Path, required=True, help="a JSON file: name -> [[prompt ids], length]")
@@ -74,7 +77,8 @@ def _priority(arguments: argparse.Namespace) -> None:
     client = Client(arguments.url)
     client.connect()
     slots = int(client.parameter("inflight_batcher", "max_batch_size") or 32)
-    report(client, Setting(slots=slots, backlog=arguments.backlog, arrivals=arguments.arrivals))
+    setting = Setting(slots=slots, backlog=arguments.backlog, arrivals=arguments.arrivals, flood=arguments.flood)
+    report(client, setting)
 
 
 if __name__ == "__main__":

@@ -49,7 +49,7 @@ class StepDraft:
     def add_chunk(self, sequence: Sequence) -> None:
         """As many tokens as budget and step-time target allow; a more urgent prompt takes tokens from decodes."""
         wanted = min(sequence.num_uncomputed, self._within_target(sequence))
-        if wanted > self.budget:
+        if wanted > self.budget and self._settings.preemption:
             self._take_tokens(sequence, wanted - self.budget)
         count = min(wanted, self.budget)
         if count < 1:
@@ -62,11 +62,21 @@ class StepDraft:
             self._population.decode(sequence)
 
     def can_take_tokens(self, sequence: Sequence) -> bool:
-        """Whether anything less urgent is in the step."""
+        """Whether less urgent work in the step would make room for the sequence."""
         level = sequence.request.level
-        return any(s.request.level > level for s in self.decodes) or any(
-            chunk.sequence.request.level > level for chunk in self.chunks
-        )
+        if not self._settings.preemption:
+            return False
+        if any(chunk.sequence.request.level > level for chunk in self.chunks):
+            return True
+        return self._of_decodes > 0 and any(s.request.level > level for s in self.decodes)
+
+    @property
+    def _of_decodes(self) -> int:
+        """Tokens that chunks may still take from decodes: half of the step is theirs if they want it.
+
+        The other half is left to streams however many long prompts come, so that no gap grows with a prompt's length.
+        """
+        return (self._settings.max_num_tokens + 1) // 2 - self._num_chunk_tokens
 
     def _take_tokens(self, sequence: Sequence, lacking: int) -> None:
         """Let less urgent work sit this step out, the least urgent first; it loses time, nothing else.
@@ -79,7 +89,8 @@ class StepDraft:
         for other in sorted(chunks, key=_ORDER, reverse=True):
             if self.budget < enough:
                 self.drop(other)
-        self._drop_decodes(sorted(decodes, key=_ORDER, reverse=True)[: max(0, enough - self.budget)])
+        taken = min(enough, self._of_decodes) - self.budget
+        self._drop_decodes(sorted(decodes, key=_ORDER, reverse=True)[: max(0, taken)])
 
     def _drop_decodes(self, others: list[Sequence]) -> None:
         """All in one pass: there may be as many as there are slots."""

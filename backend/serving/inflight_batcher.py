@@ -23,7 +23,15 @@ from backend.serving.open_requests import OpenRequests
 from backend.serving.request_parser import SHOWN_NAMES, ParsedRequest, RequestParser, counter
 from backend.serving.response_stream import Failure, ResponseStream
 from backend.serving.sender_pool import SenderPool
-from backend.serving.triton_io import ServerLog, TritonRequest, TritonSender, error_response, parameters_of, read_inputs
+from backend.serving.triton_io import (
+    ServerLog,
+    TritonRequest,
+    TritonSender,
+    check_single_instance,
+    error_response,
+    parameters_of,
+    read_inputs,
+)
 from backend.serving.watchdog import Watchdog
 from backend.text.text_stream import TextStream
 from backend.text.token_bytes import TokenBytes
@@ -38,6 +46,7 @@ class InflightBatcher:
     def initialize(self, args: Mapping[str, str]) -> None:
         """Load the model. Raises TritonModelException with one line for the operator."""
         try:
+            check_single_instance(args)
             config = EngineConfig.from_parameters(parameters_of(args))
             ServerLog.install(config.log_level)
             loaded = build_engine(config)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import triton_python_backend_utils as pb_utils
 
+from backend.errors import ConfigError
 from backend.serving.inputs import Inputs, as_array
 from backend.serving.response_stream import Chunk, Failure
 
@@ -19,6 +20,17 @@ def parameters_of(args: Mapping[str, str]) -> dict[str, str]:
     """The ``parameters`` of config.pbtxt: key -> string_value."""
     config = json.loads(args["model_config"])
     return {key: value["string_value"] for key, value in config["parameters"].items()}
+
+
+def check_single_instance(args: Mapping[str, str]) -> None:
+    """Raise ConfigError unless config.pbtxt asks for one instance: each would hold a whole model."""
+    groups = json.loads(args["model_config"]).get("instance_group", [])
+    count = sum(int(group.get("count", 1)) for group in groups)
+    if count > 1:
+        raise ConfigError(
+            f"instance_group: {count} instances, exactly 1 is allowed: each would load the whole model and share "
+            "nothing; more requests at a time are max_batch_size"
+        )
 
 
 def read_inputs(request: Any, names: Mapping[str, str] | None = None) -> Inputs:

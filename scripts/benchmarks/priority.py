@@ -6,23 +6,31 @@ import json
 import random
 import sys
 import time
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
-from generate_stream import Client
+from generate_stream import Client, ServerError
 from tqdm import tqdm
 
 from .timing import percentiles
 
 LOW, URGENT = 3, 1
+QUEUE_FULL = "Exceeds maximum queue size"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """Of one run. slots: the server's; low requests fill them and ``backlog`` more wait."""
+    """Of one run. slots: the server's; low requests fill them and ``backlog`` more wait.
+
+    flood: so many requests at once after that, more than the server's queue is to hold; 0 for none.
+    """
 
     slots: int = 8
     backlog: int = 64
+    flood: int = 0
+    flood_tokens: int = 32
     low_tokens: int = 200
     urgent_tokens: int = 8
     arrivals: int = 20
@@ -31,7 +39,7 @@ class Setting:
 
 
 class PriorityRun:
-    """Idle arrivals, then the flood, then arrivals during it; every low text is compared with its lone run."""
+    """Idle arrivals, then arrivals over a backlog, then over a flood; low texts are compared with their lone runs."""
 
     def __init__(self, client: Client, setting: Setting) -> None:
         self._client = client
@@ -54,9 +62,39 @@ class PriorityRun:
             urgent = self._arrivals(lows)
             texts = [low.result() for low in lows]
         unchanged = sum(text == lone[n % len(lone)] for n, text in enumerate(texts))
-        return self._line(idle, urgent, unchanged, total)
+        flood = {"flood": self._flood(idle)} if self._setting.flood else {}
+        return {**self._line(idle, urgent, unchanged, total), **flood}
 
-    def _arrivals(self, lows: list[Future[str]]) -> list[float]:
+    def _flood(self, idle: list[float]) -> dict[str, object]:
+        """All at once; what the queue cannot hold is refused while urgent requests come."""
+        with ThreadPoolExecutor(self._setting.flood) as pool:
+            begun = time.perf_counter()
+            futures = [pool.submit(self._flooding, begun) for _ in range(self._setting.flood)]
+            time.sleep(0.5)
+            urgent = self._arrivals(futures)
+            refused = [seconds for seconds in (future.result() for future in futures) if seconds is not None]
+        return {
+            "requests": self._setting.flood,
+            "refused": len(refused),
+            "last_refused_after_ms": round(max(refused, default=0.0) * 1e3),
+            "arrivals": len(urgent),
+            **self._compared(idle, urgent),
+        }
+
+    def _flooding(self, begun: float) -> float | None:
+        """One request of the flood: seconds until it was refused for want of room, None if it was served."""
+        inputs = self._inputs(self._prompt(8), self._setting.flood_tokens, LOW)
+        try:
+            tokens = sum(piece.tokens for piece in self._client.generate(inputs, LOW))
+        except ServerError as error:
+            if QUEUE_FULL not in str(error):
+                raise
+            return time.perf_counter() - begun
+        if tokens != self._setting.flood_tokens:
+            raise ServerError(f"a request of the flood got {tokens} of {self._setting.flood_tokens} tokens")
+        return None
+
+    def _arrivals(self, lows: Sequence[Future[Any]]) -> list[float]:
         times = []
         for _ in tqdm(range(self._setting.arrivals), desc="urgent arrivals", disable=None, leave=False):
             if all(low.done() for low in lows):
@@ -92,17 +130,19 @@ class PriorityRun:
         }
 
     def _line(self, idle: list[float], urgent: list[float], unchanged: int, total: int) -> dict[str, object]:
-        quiet, busy = percentiles(idle), percentiles(urgent)
         return {
             "bench": "priority",
             "slots": self._setting.slots,
             "backlog": self._setting.backlog,
             "arrivals": len(urgent),
-            "idle_ttft_ms": quiet,
-            "urgent_ttft_ms": busy,
-            "ratio": {key: round(busy[key] / quiet[key], 2) for key in busy},
+            "idle_ttft_ms": percentiles(idle),
+            **self._compared(idle, urgent),
             "low_texts_unchanged": f"{unchanged}/{total}",
         }
+
+    def _compared(self, idle: list[float], urgent: list[float]) -> dict[str, object]:
+        quiet, busy = percentiles(idle), percentiles(urgent)
+        return {"urgent_ttft_ms": busy, "ratio": {key: round(busy[key] / quiet[key], 2) for key in busy}}
 
 
 def report(client: Client, setting: Setting) -> None:

@@ -79,6 +79,7 @@ class Run:
             "starved": max(self.watch.starved.values()),
             "levels": levels,
             "fairness": self._fairness(),
+            "waste": self._waste(),
             "mean_step": self.simulated / self.watch.steps,
             "simulated": self.simulated,
             "wall": self.seconds,
@@ -111,6 +112,11 @@ class Run:
             "max_by_own_level": max(own[job.number] for job in jobs),
             "max_by_more_urgent": max(urgent[job.number] for job in jobs),
         }
+
+    def _waste(self) -> dict[str, float]:
+        """Allocated token slots that hold no token, as shares of the pool: in the mean, and at the worst moment."""
+        unused, pool = self.watch.unused or [0], self.scheduler.pool.num_usable * BLOCK_SIZE
+        return {"mean": sum(unused) / len(unused) / pool, "max": max(unused) / pool}
 
     def _fairness(self) -> dict[str, float]:
         fairness = self.watch.fairness

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 
+from backend.request import Sequence
 from backend.scheduler.plan import StepPlan, TokenOutput
 from scripts.simulation.fairness import FairnessWatch
+from scripts.simulation.hardware import BLOCK_SIZE
 from scripts.simulation.workload import Job
+
+_STEPS_BETWEEN_LOOKS = 8
 
 
 class Record:
@@ -25,7 +29,7 @@ class Measurements:
     """Of one run over ``jobs``.
 
     gaps: level -> {seconds between two tokens of a request: how often}. starved: level -> longest time without any
-    token computed, from the end of a request's first chunk on.
+    token computed, from the end of a request's first chunk on. unused: allocated token slots without a token, at times.
     """
 
     def __init__(self, jobs: list[Job], input_weight: float, output_weight: float) -> None:
@@ -38,6 +42,7 @@ class Measurements:
         self.starved = dict.fromkeys(levels, 0.0)
         self.computed = self.recomputed = self.num_ended = self.steps = 0
         self.held_token_seconds = 0.0
+        self.unused: list[int] = []
         self._before = -1.0
 
     def arrived(self, number: int) -> None:
@@ -58,6 +63,11 @@ class Measurements:
             known = chunk.sequence.num_tokens - 1 if record.first >= 0 else record.prefilled
             self.recomputed += max(0, min(end, known) - chunk.start)
             record.prefilled = max(record.prefilled, end)
+
+    def holdings(self, running: list[Sequence]) -> None:
+        """Note the token slots that running sequences hold and have not filled; now and then, as it costs time."""
+        if self.steps % _STEPS_BETWEEN_LOOKS == 0:
+            self.unused.append(sum(len(s.blocks) * BLOCK_SIZE - s.num_computed for s in running))
 
     def finished(self, plan: StepPlan, outputs: list[TokenOutput], now: float) -> int:
         """A step has ended and these are its tokens. Returns how many requests ended with it."""

@@ -70,6 +70,7 @@ class Simulator:
             return 0.0
         seconds = self._platform.step_seconds(plan)
         self.watch.launched(plan, seconds, self._scheduler.pool.num_held * BLOCK_SIZE)
+        self.watch.holdings(self._scheduler.running)
         return seconds
 
     def _wait_for_arrival(self) -> None:

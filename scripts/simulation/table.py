@@ -36,12 +36,13 @@ COLUMNS: list[Column] = [
     ("preempted", _preemptions),
     ("useful", lambda f: f"{f['useful']:.1%}"),
     ("starved, s", lambda f: f"{f['starved']:.1f}"),
+    ("unused", lambda f: f"{f['waste']['mean']:.1%} / {f['waste']['max']:.1%}"),
     ("unfair", lambda f: f"{f['fairness']['share']:.0%}"),
 ]
 
 
 def table(cells: Iterable[Figures]) -> str:
-    """One row per cell. Pairs are p50 / p99."""
+    """One row per cell. Pairs are p50 / p99, of unused slots mean / largest."""
     lines = ["| " + " | ".join(name for name, _ in COLUMNS) + " |", "|" + " --- |" * len(COLUMNS)]
     lines += ["| " + " | ".join(show(figures) for _, show in COLUMNS) + " |" for figures in cells]
     return "\n".join(lines)
@@ -79,6 +80,8 @@ def acceptance(cells: list[Figures]) -> list[str]:
         f"(1/{urgent[1] / urgent[0]:.1f}), idle server {ours['idle']['ttft_p99']:.3f} s",
         f"{_holds(most <= 3)}: at most {most} preemptions of a request by its own level; by more urgent ones, whom the "
         f"cap lets pass, {ours['preemptions']['max_by_more_urgent']}, vllm {vllm['preemptions']['max']} in all",
+        f"{_holds(ours['waste']['mean'] < 0.02)}: {ours['waste']['mean']:.2%} of the pool's token slots are allocated "
+        f"and unused in the mean, {ours['waste']['max']:.2%} at the worst moment",
         f"{_holds(ours['fairness']['share'] <= 1)}: tenants apart by {ours['fairness']['worst']:.0f} weighted tokens, "
         f"the bound is {ours['fairness']['bound']:.0f}",
     ]

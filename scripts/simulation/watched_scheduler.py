@@ -34,6 +34,12 @@ class WatchedScheduler(Scheduler):
         self._taker = _NOBODY  # who is preempted now yields itself
         return made
 
+    def _take_from(self, victim: Sequence, level: int, draft: StepDraft) -> None:
+        """Preempt a victim for one of ``level``."""
+        self._taker = level
+        self._preempt(victim, draft)
+        self._taker = _NOBODY
+
     def _admit(self, now: float, draft: StepDraft) -> None:
         self._taker = _ADMISSION
         super()._admit(now, draft)

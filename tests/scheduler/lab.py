@@ -29,11 +29,12 @@ class Lab:
         costs: PreemptionCosts = RECOMPUTE_ONLY,
         base: float = 1.0,
         slope: float = 0.0,
+        rule: type[Scheduler] = Scheduler,
         **settings: Any,
     ) -> None:
         settings = {"free_block_reserve": 0.0, "max_seq_len": 4000, **settings}
         made = SchedulerSettings(block_size=block_size, max_batch_size=slots, max_num_tokens=step_tokens, **settings)
-        self.scheduler = Scheduler(made, BlockPool(blocks + 1), HostPool(host_slots), costs)
+        self.scheduler = rule(made, BlockPool(blocks + 1), HostPool(host_slots), costs)
         self.executor = OracleExecutor(blocks + 1, block_size, host_slots)
         self.now = 0.0
         self.outputs: list[TokenOutput] = []

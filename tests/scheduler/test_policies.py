@@ -79,6 +79,17 @@ def test_without_preemption_the_urgent_come_first_but_take_nothing() -> None:
     assert_lone(low, later, urgent)
 
 
+def test_without_preemption_no_step_tokens_are_taken_either() -> None:
+    lab = Lab(slots=8, step_tokens=6, preemption=False)
+    runners = [lab.add(1, 20, 3) for _ in range(5)]
+    lab.step()
+    urgent = lab.add(4, 2, 1)
+    plans = lab.steps(4)
+    assert [(p.decodes, [c.num_tokens for c in p.chunks]) for p in plans] == [(runners, [1])] * 4
+    assert urgent.num_output == 1
+    lab.finish()
+
+
 def test_the_reserve_is_left_free_by_admission_while_something_runs_and_used_by_growth() -> None:
     lab = Lab(blocks=20, free_block_reserve=0.5)
     first, second, third = (lab.add(17, 12) for _ in range(3))  # five blocks each

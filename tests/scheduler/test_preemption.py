@@ -16,15 +16,15 @@ COSTS = PreemptionCosts(seconds_per_token=1.0, seconds_per_block=1.0, mode="reco
 
 
 def short_of(what: str, level: int) -> tuple[Lab, list[Sequence]]:
-    """Four sequences of a level decode, and nothing of one kind is left."""
+    """Six sequences of a level decode, and nothing of one kind is left."""
     lab = Lab(
-        slots=4 if what == "slots" else 8,
-        blocks=16 if what == "blocks" else 200,
-        step_tokens=4 if what == "step tokens" else 64,
+        slots=6 if what == "slots" else 8,
+        blocks=24 if what == "blocks" else 200,
+        step_tokens=6 if what == "step tokens" else 96,
     )
-    # Thirteen to sixteen tokens take four blocks: four times four is the pool of sixteen.
+    # Thirteen to sixteen tokens take four blocks: six times four is the pool of twenty-four.
     prompt, output = {"slots": (5, 50), "blocks": (13, 3), "step tokens": (1, 50)}[what]
-    runners = [lab.add(prompt, output, level) for _ in range(4)]
+    runners = [lab.add(prompt, output, level) for _ in range(6)]
     lab.step()
     assert all(s.num_output >= 1 for s in runners)
     return lab, runners
@@ -40,7 +40,7 @@ def test_an_urgent_request_gets_its_first_token_in_the_next_step_whatever_is_sho
     lab.step()
     assert urgent.num_output == 1
     # Tokens are taken for one step; slots and blocks from one sequence, the newest as all lose the same.
-    assert preempted(*runners) == [False, False, False, what != "step tokens"]
+    assert preempted(*runners) == [False] * 5 + [what != "step tokens"]
     lab.finish()
 
 
@@ -54,7 +54,7 @@ def test_a_request_that_is_not_strictly_more_urgent_takes_nothing(what: str, lev
     assert all(s.num_preemptions == 0 for s in runners)
     assert later.num_output == 0
     lab.finish()
-    assert [s.num_preemptions for s in runners] == [0, 0, 0, 0]
+    assert [s.num_preemptions for s in runners] == [0] * 6
 
 
 def test_an_urgent_request_takes_step_tokens_from_a_less_urgent_prompt_when_nothing_decodes() -> None:
@@ -74,10 +74,34 @@ def test_work_that_sits_a_step_out_keeps_its_blocks_and_goes_on_in_the_next() ->
     lab.add(3, 1, 1)
     lab.step()
     after = [(s.num_output, list(s.blocks)) for s in runners]
-    # Three of the four tokens of the step went to the urgent prompt, taken from the newest.
-    assert [new[0] - old[0] for old, new in zip(before, after, strict=True)] == [1, 0, 0, 0]
+    # Three of the six tokens of the step went to the urgent prompt, taken from the newest.
+    assert [new[0] - old[0] for old, new in zip(before, after, strict=True)] == [1, 1, 1, 0, 0, 0]
     assert [new[1][: len(old[1])] for old, new in zip(before, after, strict=True)] == [old[1] for old in before]
     assert lab.step().decodes == runners
+    lab.finish()
+
+
+def test_a_long_urgent_prompt_takes_half_of_the_step_from_streams_and_no_more() -> None:
+    lab = Lab(slots=16, step_tokens=16)
+    runners = [lab.add(1, 60, 3) for _ in range(14)]
+    lab.step()
+    urgent = lab.add(40, 2, 1)
+    plans = lab.steps(5)
+    # 16 tokens: 8 to the prompt, 8 to the oldest of the streams, until the prompt's 40 are computed.
+    assert [[c.num_tokens for c in p.chunks] for p in plans] == [[8]] * 5
+    assert all(p.decodes == runners[:8] for p in plans)
+    assert urgent.num_output == 1
+    lab.finish()
+
+
+def test_a_long_urgent_prompt_takes_nothing_from_streams_that_need_less_than_half_of_the_step() -> None:
+    lab = Lab(slots=16, step_tokens=16)
+    runners = [lab.add(1, 60, 3) for _ in range(5)]
+    lab.step()
+    lab.add(40, 2, 1)
+    plans = lab.steps(3)
+    assert [[c.num_tokens for c in p.chunks] for p in plans] == [[11]] * 3
+    assert all(p.decodes == runners for p in plans)
     lab.finish()
 
 

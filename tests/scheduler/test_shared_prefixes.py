@@ -78,14 +78,14 @@ def test_a_block_of_output_is_found_too_once_it_is_full() -> None:
 
 def test_what_a_preempted_and_resumed_sequence_had_in_an_old_block_is_not_published_in_its_new_one() -> None:
     prefix, rest = tuple(range(100, 108)), tuple(range(200, 232))
-    engine, _ = oracle_engine(blocks=15, slots=6, step_tokens=8)
+    engine, _ = oracle_engine(blocks=16, slots=6, step_tokens=8)
     older, victim = engine.add(request(5, 20, 2)), engine.add(request(prefix + rest, 2, 3))
     engine.step()
     urgent = engine.add(request((*prefix, 1), 20, 1))  # publishes the prefix before the victim does
-    for _ in range(5):
+    for _ in range(6):
         engine.step()
-    # Step 6 has taken the victim's blocks for the older one's growth, and readmitted it at once, with the urgent
-    # one's two blocks and eight others: its cursor is at 14, while its chunk of step 5 reached 21 in the old blocks.
+    # Step 7 has taken the victim's blocks for the older one's growth, and readmitted it at once, with the urgent
+    # one's two blocks and eight others: its cursor is at 14, while its chunk of step 6 reached 26 in the old blocks.
     assert (victim.num_preemptions, victim.num_computed) == (1, 14)
     assert victim.num_published == 2  # only what it was given: nothing of its own has been committed
     reader = engine.add(request((prefix + rest)[:22], 3, 1))

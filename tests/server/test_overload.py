@@ -1,17 +1,22 @@
 """More than the server can hold: the rest is refused by Triton Server's own queue, and nobody else is hurt."""
 
 import re
+import threading
+import time
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
+import tritonclient.grpc as grpcclient
 
 from tests.server_fixture import RunningServer
-from tests.triton_client import ask, ask_all, in_background
+from tests.triton_client import ask, tensors
 
 pytestmark = pytest.mark.server
-QUEUE, LOOKAHEAD, SLOTS = 16, 4, 4
+FLOOD, QUEUE, LOOKAHEAD, SLOTS, TOKENS = 500, 64, 4, 4, 12
 
 
 @pytest.fixture(scope="module")
@@ -37,22 +42,51 @@ def refusals(server: RunningServer) -> int:
     return counted(server, "nv_inference_request_failure", 'model="ensemble",reason="OTHER"')
 
 
+def flood(server: RunningServer, count: int) -> tuple[dict[str, int], list[str]]:
+    """So many requests at once, over one connection: id -> tokens of those that were served; errors of the others."""
+    served: dict[str, int] = {}
+    refused: list[str] = []
+    over = threading.Semaphore(0)
+
+    def take(result: Any, error: Any) -> None:
+        if error is not None:
+            refused.append(error.message())
+            over.release()
+            return
+        response = result.get_response()
+        served[response.id] = served.get(response.id, 0) + int(result.as_numpy("num_output_tokens").reshape(-1)[0])
+        if response.parameters["triton_final_response"].bool_param:
+            over.release()
+
+    with grpcclient.InferenceServerClient(server.grpc_url) as client:
+        client.start_stream(callback=take)
+        for number in range(count):
+            asked = tensors({"text_input": f"Number {number}:", "max_tokens": TOKENS, "ignore_eos": True})
+            client.async_stream_infer("ensemble", asked, request_id=str(number))
+        for _ in range(count):
+            assert over.acquire(timeout=120)
+    return served, refused
+
+
 def test_a_flood_is_refused_beyond_the_queue_while_an_urgent_request_is_served_and_all_accepted_ones_complete(
     server: RunningServer,
 ) -> None:
-    flood = [{"text_input": f"Number {n}:", "max_tokens": 16, "ignore_eos": True} for n in range(120)]
     before = refusals(server)
-    answers: list = []
-    thread, _ = in_background(lambda: answers.extend(ask_all(server.grpc_url, flood, len(flood))) or answers[0])
-    urgent = ask(server.grpc_url, text_input="The capital of France is", max_tokens=2, priority=1, queue_priority=1)
-    assert urgent.error == ""
-    thread.join()
-    refused = [answer for answer in answers if answer.error]
-    served = [answer for answer in answers if not answer.error]
-    assert all("Exceeds maximum queue size" in answer.error for answer in refused)
-    assert all(answer.finals == 1 and answer.num_output == 16 for answer in served)
-    assert len(served) > QUEUE, "a full queue, and what had left it before it was full"
-    assert refused
+    with ThreadPoolExecutor(1) as pool:
+        flooding = pool.submit(flood, server, FLOOD)
+        deadline = time.monotonic() + 30
+        while refusals(server) == before and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert refusals(server) > before, "the queue is full, and its metrics say so"
+        urgent = ask(server.grpc_url, text_input="The capital of France is", max_tokens=2, priority=1, queue_priority=1)
+        assert urgent.error == ""
+        assert not flooding.done(), "the urgent request was served in the midst of the flood"
+        served, refused = flooding.result()
+    assert all("Exceeds maximum queue size" in message for message in refused)
+    assert set(served.values()) == {TOKENS}
+    assert len(served) + len(refused) == FLOOD
+    assert len(served) >= QUEUE, "a full queue, and what had left it before it was full"
+    assert len(refused) >= FLOOD // 2
     assert refusals(server) - before == 2 * len(refused)
     assert counted(server, "nv_inference_request_success", 'model="inflight_batcher"') == len(served) + 1
     after = ask(server.grpc_url, text_input="The capital of France is", max_tokens=2, exclude_input_in_output=True)

@@ -34,7 +34,7 @@ def test_a_small_grid_writes_lines_a_table_and_a_figure_that_show_can_repeat(
     table = capsys.readouterr().out
     cells = [json.loads(line) for line in lines.read_text().splitlines()]
     assert [cell["policy"] for cell in cells] == ["ours", "fcfs", "vllm", "no_evict"]
-    assert len(acceptance(cells)) == 5
+    assert len(acceptance(cells)) == 6
     assert "level-1 p99 TTFT" in table
     ElementTree.parse(drawn)
     monkeypatch.setattr("sys.argv", ["simulate", "show", str(lines)])

@@ -70,6 +70,13 @@ def test_computing_again_counts_as_useless_and_swapping_does_not() -> None:
     assert recomputed["useful"] < 0.999
 
 
+def test_waste_is_the_slots_that_are_held_and_hold_nothing() -> None:
+    # The 8th and the 16th step are looked at: 107 tokens in seven blocks of 16, then 115 in eight.
+    waste = run([job(0, 0.0, prompt=100, output=20)], pool_tokens=8192).figures()["waste"]
+    assert waste["mean"] == pytest.approx((5 + 13) / 2 / 8192)
+    assert waste["max"] == pytest.approx(13 / 8192)
+
+
 def test_a_shared_system_prompt_is_computed_once() -> None:
     jobs = [job(n, 5.0 * n, prompt=100, output=2, prefix=0) for n in range(3)]
     finished = run(jobs)

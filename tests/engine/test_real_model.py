@@ -1,0 +1,122 @@
+"""SmolLM2 in float32, preempted where it hurts: its text is that of an undisturbed run, and transformers' own.
+
+One slot, so that each urgent request takes it from whoever has it; no prefix cache, so that what was lost is really
+copied or computed again.
+"""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from backend.config import EngineConfig
+from backend.engine import Engine
+from backend.engine_builder import build_engine
+from backend.request import FinishReason, Sequence, State
+from tests.engine.engines import idle, request
+from tests.reference import Reference
+
+BLOCK, CHUNK, OUTPUT = 16, 48, 40
+TEXT = "The lighthouse keeper counted the ships that passed in the night, and wrote their names in a book:"
+SAMPLED = {"temperature": 0.9, "top_p": 0.95, "seed": 7}
+SAMPLING = pytest.mark.parametrize("sampling", [{}, SAMPLED], ids=["greedy", "seeded"])
+
+
+@pytest.fixture(scope="module", params=["swap", "recompute"])
+def engine(request: pytest.FixtureRequest, smollm2_dir: Path) -> Iterator[Engine]:
+    config = EngineConfig(
+        model_dir=str(smollm2_dir),
+        max_batch_size=1,
+        max_num_tokens=CHUNK,
+        max_tokens_in_paged_kv_cache=2048,
+        tokens_per_block=BLOCK,
+        enable_kv_cache_reuse=False,
+        preemption_mode=request.param,
+        kv_cache_host_memory_bytes=1 << 28 if request.param == "swap" else 0,
+        num_threads=2,
+    )
+    engine = build_engine(config, progress=False).engine
+    yield engine
+    engine.close()
+
+
+@pytest.fixture(scope="module")
+def reference(smollm2_dir: Path) -> Reference:
+    return Reference(smollm2_dir)
+
+
+def prompt_of(reference: Reference, length: int) -> tuple[int, ...]:
+    ids = reference.prompt_ids(TEXT)
+    return tuple((ids * (length // len(ids) + 1))[:length])
+
+
+def finish(engine: Engine, low: Sequence) -> list[int]:
+    while engine.has_work:
+        engine.step()
+    engine.scheduler.check_integrity()
+    assert idle(engine)
+    assert low.finish_reason is FinishReason.LENGTH
+    return list(low.output)
+
+
+def take_its_slot(engine: Engine) -> None:
+    engine.add(request((504, 3575, 282), 2, level=1))
+
+
+def check(
+    engine: Engine, reference: Reference, prompt: tuple[int, ...], sampling: dict, disturb: Callable[[Sequence], int]
+) -> None:
+    """An undisturbed run and a disturbed one say the same; disturb returns how often it has preempted."""
+    undisturbed = engine.add(request(prompt, OUTPUT, level=3, **sampling))
+    expected = finish(engine, undisturbed)
+    assert undisturbed.num_preemptions == 0
+    copied = engine.scheduler.residency.swapped_blocks
+    low = engine.add(request(prompt, OUTPUT, level=3, **sampling))
+    times = disturb(low)
+    assert finish(engine, low) == expected
+    assert low.num_preemptions == times
+    assert (engine.scheduler.residency.swapped_blocks > copied) == (engine.scheduler.residency.host.num_free > 0)
+    if not sampling:
+        assert reference.tied_ids(prompt, expected)
+
+
+@SAMPLING
+@pytest.mark.parametrize("at", [0, 1, BLOCK - 1, BLOCK, BLOCK + 1])
+def test_preempted_at_an_output_token(engine: Engine, reference: Reference, at: int, sampling: dict) -> None:
+    def disturb(low: Sequence) -> int:
+        engine.step()
+        while low.num_output < at:
+            engine.step()
+        assert low.num_output == at
+        take_its_slot(engine)
+        return 1
+
+    check(engine, reference, prompt_of(reference, 2 * BLOCK), sampling, disturb)
+
+
+@SAMPLING
+def test_preempted_inside_a_chunked_prompt(engine: Engine, reference: Reference, sampling: dict) -> None:
+    def disturb(low: Sequence) -> int:
+        engine.step()
+        engine.step()
+        assert (low.num_computed, low.num_output) == (2 * CHUNK, 0)
+        take_its_slot(engine)
+        return 1
+
+    check(engine, reference, prompt_of(reference, 3 * CHUNK + 5), sampling, disturb)
+
+
+@SAMPLING
+def test_preempted_twice_running(engine: Engine, reference: Reference, sampling: dict) -> None:
+    def disturb(low: Sequence) -> int:
+        while low.num_output < BLOCK + 3:
+            engine.step()
+        for _ in range(2):
+            take_its_slot(engine)
+            while low.state is State.RUNNING:
+                engine.step()
+            while low.state is State.WAITING:
+                engine.step()
+        return 2
+
+    check(engine, reference, prompt_of(reference, 2 * BLOCK + 3), sampling, disturb)
