@@ -94,6 +94,9 @@ class EngineConfig:
     stuck_seconds: float = _knob(
         300.0, lambda v: 0 <= v < 1e9, "seconds, 0 = never", "without a step despite work: the model ends itself"
     )
+    control_dir: str = _knob(
+        "", lambda v: True, "a directory", "where a launcher says by files that the server is to end; empty = none"
+    )
     step_trace_file: str = _knob("", lambda v: True, "a file name", "one JSON line per step is appended; empty = none")
     log_level: str = _choice("info", LOG_LEVELS, "how much the engine says")
 

@@ -41,7 +41,7 @@ def _serve(arguments: argparse.Namespace) -> int:
             print(hints.ready_message(server, time.monotonic() - began), flush=True)
             _watch(server, stop)
         print("ending the server (Ctrl-C again: at once)", file=sys.stderr)
-        if not server.stop(stop.urgent):
+        if not server.stop(stop.urgent, stop.patient()):
             raise LaunchError("some of the server's processes could not be ended")
     return 0
 

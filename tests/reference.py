@@ -1,5 +1,6 @@
 """What transformers says: greedy continuations in float32, and whether another continuation ties with it."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,6 +14,7 @@ class Reference:
     """transformers' own model and tokenizer of a directory."""
 
     def __init__(self, directory: Path) -> None:
+        torch.set_num_threads(os.cpu_count() or 1)  # an engine in this process has left torch one thread
         self.tokenizer = AutoTokenizer.from_pretrained(directory)
         self.model = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32).eval()
         self._known: dict[tuple[str, int], list[int]] = {}

@@ -120,6 +120,9 @@ def command_line(model: str | Path | None = None, **options: Any) -> list[str]:
     parameters = options.pop("parameter", {})
     line = [sys.executable, str(SERVE), *(["--model", str(model)] if model is not None else [])]
     for name, value in options.items():
+        if value is True:
+            line.append(f"--{name.replace('_', '-')}")
+            continue
         line += [f"--{name.replace('_', '-')}", str(value)]
     for key, value in parameters.items():
         line += ["--parameter", f"{key}={value}"]

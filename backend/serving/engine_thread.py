@@ -28,7 +28,7 @@ class _Cancel(NamedTuple):
 
 
 class _Stop(NamedTuple):
-    pass
+    why: str
 
 
 class _Open(NamedTuple):
@@ -62,6 +62,7 @@ class EngineThread:
         self._open: dict[int, _Open] = {}
         self._closing = threading.Lock()
         self._closed = False
+        self._refusing = ""
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
 
     def start(self) -> None:
@@ -81,25 +82,36 @@ class EngineThread:
     def submit(self, request: Request, stream: ResponseStream) -> None:
         """Pass a request in. If the engine has ended, the client is told so at once."""
         with self._closing:
-            if not self._closed:
+            if not self._closed and not self._refusing:
                 self._inbox.put(_Arrival(request, stream))
                 return
-        self._fail(request.request_id, stream, "the engine has stopped", "UNAVAILABLE")
+        self._fail(request.request_id, stream, self._refusing or "the engine has stopped", "UNAVAILABLE")
+
+    def refuse(self, why: str) -> None:
+        """Take no new request from now on; those that are open go on."""
+        with self._closing:
+            self._refusing = why
+
+    @property
+    def num_open(self) -> int:
+        """Requests that have been taken in and have not ended."""
+        return len(self._open) + self._inbox.qsize()
 
     def cancel(self, request_id: int) -> None:
         """End a request, in whatever state it is; nothing happens if it has ended, or never was."""
         self._inbox.put(_Cancel(request_id))
 
-    def stop(self) -> None:
-        """End the thread after the step under way; whoever is still being served gets an error."""
-        self._inbox.put(_Stop())
+    def stop(self, why: str = "the model is being unloaded") -> None:
+        """End the thread after the step under way; whoever is still being served gets an error. May be called again."""
+        self._inbox.put(_Stop(why))
         self._thread.join()
 
     def _run(self) -> None:
         try:
-            while self._take_inbox():
+            while (stop := self._take_inbox()) is None:
                 self._step()
-            self._close("the model is being unloaded", "UNAVAILABLE")
+            self._close(stop.why, "UNAVAILABLE")
+            self.busy = False
         except Exception:
             _log.exception("the engine thread ended")
             self.give_up("the engine has failed; the model must be loaded again")
@@ -111,8 +123,8 @@ class EngineThread:
         self._close(message, "INTERNAL")
         self._on_death()
 
-    def _take_inbox(self) -> bool:
-        """Carry out all that has come in; wait for something if there is no work. False when the thread is to end."""
+    def _take_inbox(self) -> _Stop | None:
+        """Carry out all that has come in; wait for something if there is no work. A _Stop when the thread is to end."""
         self._wait_for_step()
         self.beats += 1
         while True:
@@ -123,9 +135,9 @@ class EngineThread:
             try:
                 command = self._inbox.get(block=idle)
             except queue.Empty:
-                return True
+                return None
             if isinstance(command, _Stop):
-                return False
+                return command
             self._carry_out(command)
 
     def _carry_out(self, command: _Arrival | _Cancel) -> None:

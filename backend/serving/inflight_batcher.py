@@ -16,6 +16,7 @@ from backend.config import EngineConfig
 from backend.engine_builder import LoadedEngine, build_engine
 from backend.errors import InvalidRequest
 from backend.request import Request
+from backend.serving.drain_watch import DrainWatch
 from backend.serving.engine_thread import EngineThread
 from backend.serving.gate import Gate
 from backend.serving.inputs import Inputs
@@ -82,11 +83,22 @@ class InflightBatcher:
             bound=config.lookahead_bound,
             interval=config.admission_interval_ms / 1e3,
         )
+        self._drain = DrainWatch(
+            config.control_dir,
+            refuse=self._refuse_from_now_on,
+            idle=lambda: not self._engine.num_open and self._requests.all_answered,
+            stop=lambda: self._engine.stop("the server is shutting down and the time to finish is over"),
+        )
         # What is loaded stays; without it the collector's rounds cost a fraction of a step.
         gc.collect()
         gc.freeze()
         self._engine.start()
         self._watchdog.start()
+        self._drain.start()
+
+    def _refuse_from_now_on(self) -> None:
+        self._engine.refuse("the server is shutting down")
+        self._gate.release()  # what stands in the server's queue is refused, too
 
     def _die(self) -> None:
         """End this process: the only way in which whoever watches Triton Server 2.51 can see that a model is dead."""
@@ -162,6 +174,7 @@ class InflightBatcher:
         """Unload: the step under way ends, open requests get an error, threads are joined."""
         self._gate.release()
         self._watchdog.stop()
+        self._drain.close()
         self._engine.stop()
         self._requests.close()
         self._senders.stop()

@@ -50,6 +50,12 @@ class OpenRequests:
         for request_id in found:
             self._cancel(request_id)
 
+    @property
+    def all_answered(self) -> bool:
+        """Whether every request's last response is on its way."""
+        with self._lock:
+            return all(request.stream.ended for request in self._open.values())
+
     def close(self) -> None:
         """End the thread."""
         self._stopping.set()

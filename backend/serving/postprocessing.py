@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import triton_python_backend_utils as pb_utils
 
+from backend.errors import ConfigError
 from backend.serving.inputs import Inputs, as_array
-from backend.serving.triton_io import parameters_of, read_inputs
+from backend.serving.triton_io import check_no_batching, parameters_of, read_inputs
 from backend.text.text_stream import TextSpan
 from backend.text.token_bytes import TokenBytes
 
@@ -21,6 +22,10 @@ class Postprocessing:
     def initialize(self, args: Mapping[str, str]) -> None:
         """Load the token table of parameter ``tokenizer_dir``."""
         self._engine = parameters_of(args).get("engine_model", "") or "inflight_batcher"
+        try:
+            check_no_batching(args)
+        except ConfigError as error:
+            raise pb_utils.TritonModelException(str(error)) from error
         try:
             self._token_bytes = TokenBytes.from_directory(Path(parameters_of(args).get("tokenizer_dir", "")))
         except (ValueError, OSError) as error:

@@ -33,6 +33,16 @@ def check_single_instance(args: Mapping[str, str]) -> None:
         )
 
 
+def check_no_batching(args: Mapping[str, str]) -> None:
+    """Raise ConfigError if config.pbtxt gives a detokenizer a queue of its own.
+
+    Its executions come in the midst of streams: batched, the chunks of one stream overtake each other; and a stream
+    whose chunk a full queue refuses hangs for ever on Triton Server 2.51.
+    """
+    if json.loads(args["model_config"]).get("dynamic_batching") is not None:
+        raise ConfigError("dynamic_batching: not allowed here, as chunks would overtake each other and streams hang")
+
+
 def read_inputs(request: Any, names: Mapping[str, str] | None = None) -> Inputs:
     """The request's tensors, copied out of shared memory, which is gone once execute() has returned."""
     return Inputs({tensor.name(): np.array(tensor.as_numpy()) for tensor in request.inputs()}, names)

@@ -10,19 +10,25 @@ from .leftovers import MARK_VARIABLE
 from .ports import Ports
 from .server_binary import ServerBinary
 
+EXIT_TIMEOUT_SECONDS = 3
+"""How long the server waits for running requests once it is told to end; they have been drained before."""
+CONTROL_HEADER = "launcher"
 LOG_LEVELS = ("error", "warning", "info", "verbose")
-EXIT_TIMEOUT_SECONDS = 5
-"""How long the server lets running requests finish once it is told to end."""
 
 
 def flags(binary: ServerBinary, repository: Path, address: str, ports: Ports, level: str, mark: str) -> list[str]:
-    """The whole command line; `mark` names the server's shared memory regions."""
+    """The whole command line; `mark` names the server's shared memory regions.
+
+    Models are controlled through the server's API, which the launcher itself needs to make the server not ready.
+    """
     return [
         str(binary.executable),
         f"--model-repository={repository}",
         f"--backend-directory={binary.backends}",
         f"--backend-config=python,shm-region-prefix-name={mark}",
         "--disable-auto-complete-config",
+        "--model-control-mode=explicit",
+        "--load-model=*",
         "--strict-readiness=true",
         "--exit-on-error=true",
         f"--exit-timeout-secs={EXIT_TIMEOUT_SECONDS}",
@@ -31,6 +37,12 @@ def flags(binary: ServerBinary, repository: Path, address: str, ports: Ports, le
         f"--allow-gpu-metrics={_boolean(_has_nvidia_gpu())}",
         *_log_flags(level),
     ]
+
+
+def restricted_control(header: str, secret: str) -> list[str]:
+    """Flags that keep model control from everybody who does not send this header with this value."""
+    rule = f"model-repository:{header}={secret}"
+    return [f"--http-restricted-api={rule}", f"--grpc-restricted-protocol={rule}"]
 
 
 def _log_flags(level: str) -> list[str]:

@@ -72,10 +72,18 @@ def end_processes(mark: str, grace: float, hurry: Callable[[], bool] = _never) -
 
     Only the root is asked: it tells its stubs. Stubs that outlive it are killed with the rest.
     """
+    ask_to_end(mark)
+    return gone(mark, grace, hurry) or kill(mark)
+
+
+def ask_to_end(mark: str) -> None:
+    """Send SIGTERM to the server, or to its stubs if it is gone."""
     for pid in _roots(marked_processes(mark)):
         _send(mark, pid, signal.SIGTERM)
-    if _gone(mark, grace, hurry):
-        return True
+
+
+def kill(mark: str) -> bool:
+    """Send SIGKILL to all of them until none is left; True when that has come about."""
     deadline = time.monotonic() + KILL_SECONDS
     while (pids := marked_processes(mark)) and time.monotonic() < deadline:
         for pid in pids:
@@ -84,7 +92,8 @@ def end_processes(mark: str, grace: float, hurry: Callable[[], bool] = _never) -
     return not pids
 
 
-def _gone(mark: str, seconds: float, hurry: Callable[[], bool]) -> bool:
+def gone(mark: str, seconds: float, hurry: Callable[[], bool] = _never) -> bool:
+    """Wait until none is left; False after so many seconds, or when `hurry()` turns true."""
     deadline = time.monotonic() + seconds
     while marked_processes(mark):
         if time.monotonic() >= deadline or hurry():

@@ -9,11 +9,10 @@ from pathlib import Path
 from .command import LOG_LEVELS, available_cores
 from .ports import Ports
 from .repository import models_in
-from .server import ServerOptions
+from .server import ENGINE, ServerOptions
 
 ROOT = Path(__file__).resolve().parents[2]
 DEFAULT_MODEL = "smollm2"
-ENGINE = "inflight_batcher"
 TOKENIZING = ("preprocessing", "postprocessing")
 
 
@@ -44,6 +43,11 @@ def _add_network_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (%(default)s)")
     for service, port in defaults._asdict().items():
         parser.add_argument(f"--{service}-port", type=int, default=port, help=f"{service} port, 0 = any (%(default)s)")
+    parser.add_argument(
+        "--model-control",
+        action="store_true",
+        help="let whoever reaches the server unload and load models through its API",
+    )
     parser.add_argument("--log-level", choices=LOG_LEVELS, default="warning", help="(%(default)s)")
 
 
@@ -57,6 +61,7 @@ def _add_engine_options(parser: argparse.ArgumentParser) -> None:
     number("--max-seq-len", 0, "prompt and output tokens of one request, 0 = what model and pool allow")
     number("--kv-cache-tokens", 0, "tokens that the KV pool holds, 0 = automatic")
     number("--max-queue-size", 0, "requests per level that may wait in the server's queue, 0 = as configured")
+    number("--grace-seconds", 25, "time for open requests to finish after SIGTERM; Ctrl-C gives them 4")
     number("--threads", 0, "CPU threads of the engine, 0 = all cores")
     parser.add_argument(
         "--parameter",
@@ -98,6 +103,8 @@ def server_options(arguments: argparse.Namespace, model: Path | None) -> ServerO
         ports=Ports(arguments.http_port, arguments.grpc_port, arguments.metrics_port),
         log_level=arguments.log_level,
         threads=arguments.threads,
+        grace=arguments.grace_seconds,
+        model_control=arguments.model_control,
     )
 
 

@@ -20,6 +20,11 @@ Parameters = Mapping[str, Mapping[str, str]]
 """Model name -> parameter name -> value."""
 
 
+def with_parameter(parameters: Parameters, model: str, key: str, value: str) -> Parameters:
+    """The same with one parameter more, unless the model has it already."""
+    return {**parameters, model: {key: value, **parameters[model]}}
+
+
 def models_in(source: Path) -> list[str]:
     """Names of the models in the repository `source`, sorted."""
     return sorted(config.parent.name for config in source.glob(f"*/{CONFIG}"))

@@ -15,14 +15,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
-from . import command, leftovers, ports, repository, server_binary
+from . import command, drain, leftovers, ports, repository, server_binary
 from .errors import LaunchError
 from .server_log import ServerLog
 from .stubs import StubWatch
 
+LOOK_SECONDS = 1.0
+"""How often new processes are looked for where models may be loaded later."""
+ENGINE = "inflight_batcher"
 POLL_SECONDS = 0.05
-GRACE_READY = command.EXIT_TIMEOUT_SECONDS + 2.0
-"""Seconds a serving process gets to end by itself; with the kill that follows, an end takes under ten."""
+GRACE_READY = 4.0
+"""Seconds that open requests get to finish at Ctrl-C, and then the server to end; in all that is under ten."""
+GRACE_TOLD = 1.0
+"""Seconds for the rest to be told that it is over."""
 GRACE_LOADING = 0.5
 """The server reads no signal while it loads models, so waiting longer gains nothing."""
 GRACE_FAILED = 3.0
@@ -35,7 +40,11 @@ def _never() -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class ServerOptions:
-    """What one server serves and where; `threads` 0 means all cores, a port 0 any free one."""
+    """What one server serves and where; `threads` 0 means all cores, a port 0 any free one.
+
+    grace: seconds that open requests get to finish when a supervisor ends the server. model_control: whether models can
+    be unloaded and loaded through the server's API.
+    """
 
     source: Path
     parameters: repository.Parameters = field(default_factory=dict)
@@ -44,6 +53,8 @@ class ServerOptions:
     ports: ports.Ports = field(default_factory=ports.Ports)
     log_level: str = "warning"
     threads: int = 0
+    grace: float = 25.0
+    model_control: bool = False
 
 
 class Server:
@@ -58,6 +69,8 @@ class Server:
         self.mark = f"ifb-{secrets.token_hex(6)}-"
         self.ports = options.ports
         self.models: list[str] = []
+        self._control = (command.CONTROL_HEADER, secrets.token_hex(16))
+        self._drain: drain.Drain | None = None
         self._grace = GRACE_LOADING
         self._ending = contextlib.ExitStack()
 
@@ -72,11 +85,18 @@ class Server:
     ) -> None:
         self.stop()
 
-    def stop(self, hurry: Callable[[], bool] = _never) -> bool:
+    def stop(self, hurry: Callable[[], bool] = _never, patient: bool = False) -> bool:
         """End every process and remove every file of the server; `hurry()` turning true cuts the wait short.
+
+        A server that serves this project's engine is drained first: it is not ready and refuses new requests, and open
+        ones may finish, with `patient` for the grace of the options. Those that have not get an error.
 
         Returns True when no process is left. Calling it again does nothing.
         """
+        if self._drain is not None and self._grace == GRACE_READY and self._answers(f"models/{ENGINE}"):
+            drain.make_not_ready(self._repository, self.local_host, self.ports.http, self._control)
+            self._drain.run(self.options.grace if patient else GRACE_READY, GRACE_TOLD, hurry)
+        self._drain = None
         gone = leftovers.end_processes(self.mark, self._grace, hurry)
         self._ending.close()
         return gone
@@ -90,9 +110,17 @@ class Server:
         if status is not None:
             code = status if status > 0 else 128 - status if status else 1
             raise LaunchError(f"the server ended unexpectedly ({_describe(status)})", code)
-        if dead := self._stubs.dead():
+        # With model control a process may end because its model was unloaded; the server knows which.
+        control = self.options.model_control
+        if dead := [m for m in self._stubs.dead() if not control or self._answers(f"models/{m}")]:
             self._grace = GRACE_FAILED
             raise LaunchError(f"{', '.join(dead)}: the model's process died (often for want of memory)")
+        if control and time.monotonic() > self._look_again:
+            self._look()
+
+    def _look(self) -> None:
+        self._stubs.look(leftovers.marked_processes(self.mark))
+        self._look_again = time.monotonic() + LOOK_SECONDS
 
     def wait_ready(self, stop: Callable[[], bool] = _never) -> bool:
         """Wait until every model serves; False when `stop()` turned true first. Raises LaunchError."""
@@ -104,8 +132,9 @@ class Server:
                 return False
             time.sleep(POLL_SECONDS)
         self._grace = GRACE_READY
-        self._stubs = StubWatch(leftovers.marked_processes(self.mark), self._process.pid, self._repository)
+        self._stubs = StubWatch(self._process.pid, self._repository)
         self._ending.callback(self._stubs.close)
+        self._look()
         self._log.release()
         return True
 
@@ -116,10 +145,15 @@ class Server:
         workspace = Path(tempfile.mkdtemp(prefix=self.mark))
         undo.callback(leftovers.remove_files, self.mark, workspace)
         self._repository = workspace / "models"
-        self.models = repository.render(options.source, self._repository, options.parameters, options.max_queue_size)
+        parameters = options.parameters
+        if ENGINE in parameters:
+            self._drain = drain.Drain(workspace / "control")
+            parameters = repository.with_parameter(parameters, ENGINE, "control_dir", str(self._drain.directory))
+        self.models = repository.render(options.source, self._repository, parameters, options.max_queue_size)
         binary = server_binary.find(workspace)
         undo.enter_context(_watchdog(self.mark, workspace))
         flags = command.flags(binary, self._repository, address, self.ports, options.log_level, self.mark)
+        flags += [] if options.model_control else command.restricted_control(*self._control)
         threads = options.threads or command.available_cores()
         self._process = _spawn(flags, command.environment(binary, threads, self.mark))
         undo.callback(self._process.wait)

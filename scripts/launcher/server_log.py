@@ -12,12 +12,13 @@ from typing import IO
 
 KEPT_LINES = 2000
 
-# What Triton Server says on every machine without an NVIDIA GPU or DCGM, or at every end: nobody need act on it.
+# What Triton Server says on every machine without an NVIDIA GPU or DCGM, or at every end (a part of which is the model
+# that drain.py has it fail to load): nobody need act on it.
 NOISE = re.compile(
     "Unable to allocate pinned system memory|no pinned memory pool, falling back|"
     "CudaDriverHelper has not been initialized|unable to create stream for .*: CUDA driver version|"
     r"Failed to initialize NVML|DCGM unable to start|^Signal \(\d+\) received|"
-    "failed to stop server: Internal - Exit timeout expired"
+    "failed to load 'shutting_down'|failed to stop server: Internal - Exit timeout expired"
 )
 
 _GLOG = re.compile(r"^[EWIF]\d{4} [\d:.]+ \d+ [\w.]+:\d+\] (?P<message>.*)$")

@@ -13,6 +13,7 @@ class StopSignal:
 
     def __init__(self) -> None:
         self._count = 0
+        self._first = 0
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, self._received)
 
@@ -20,9 +21,14 @@ class StopSignal:
         """Whether the process was asked to end."""
         return self._count > 0
 
+    def patient(self) -> bool:
+        """Whether open requests are to be given time to finish: a supervisor's SIGTERM, not somebody at a terminal."""
+        return self._first == signal.SIGTERM
+
     def urgent(self) -> bool:
         """Whether it was asked again, by someone who does not want to wait."""
         return self._count > 1
 
-    def _received(self, _number: int, _frame: object) -> None:
+    def _received(self, number: int, _frame: object) -> None:
+        self._first = self._first or number
         self._count += 1

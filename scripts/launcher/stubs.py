@@ -16,18 +16,24 @@ from .leftovers import parent_of
 class StubWatch:
     """Holds a descriptor of each stub, so that an end is seen even before the server has collected it."""
 
-    def __init__(self, pids: list[int], server: int, repository: Path) -> None:
-        """`pids` are the processes of one server, `server` its own, `repository` what it has loaded."""
+    def __init__(self, server: int, repository: Path) -> None:
+        """`server` is the server's process, `repository` what it loads from. Nothing is watched before `look`."""
+        self._server = server
+        self._repository = repository
         self._poll = select.poll()
         self._models: dict[int, str] = {}
+
+    def look(self, pids: list[int]) -> None:
+        """Watch the stubs among `pids`, the server's processes now, in place of those watched before."""
+        self.close()
         for pid in pids:
             # A process that a model forks has the stub's command line too, and may come and go.
-            if parent_of(pid) == server and (model := _model_of(pid, repository)):
+            if parent_of(pid) == self._server and (model := _model_of(pid, self._repository)):
                 with contextlib.suppress(ProcessLookupError):
                     self._add(os.pidfd_open(pid), model)
 
     def dead(self) -> list[str]:
-        """Names of the models whose process has ended."""
+        """Names of the models whose process has ended since the last look."""
         return sorted({self._models[descriptor] for descriptor, _ in self._poll.poll(0)})
 
     def close(self) -> None:

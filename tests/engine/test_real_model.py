@@ -120,3 +120,29 @@ def test_preempted_twice_running(engine: Engine, reference: Reference, sampling:
         return 2
 
     check(engine, reference, prompt_of(reference, 2 * BLOCK + 3), sampling, disturb)
+
+
+@pytest.fixture(scope="module")
+def wide_engine(smollm2_dir: Path) -> Iterator[Engine]:
+    config = EngineConfig(
+        model_dir=str(smollm2_dir), max_batch_size=32, max_num_tokens=64, max_tokens_in_paged_kv_cache=8192
+    )
+    engine = build_engine(config, progress=False).engine
+    yield engine
+    engine.close()
+
+
+def test_the_text_does_not_depend_on_neighbours_nor_on_the_prefix_cache(
+    wide_engine: Engine, reference: Reference
+) -> None:
+    """Alone, again with its prefix cached, then beside 1, 7 and 31 others: one text, and transformers' own."""
+    prompt, texts = prompt_of(reference, 70), []
+    for neighbours in (0, 0, 1, 7, 31):
+        hits = wide_engine.scheduler.residency.hit_tokens
+        one = wide_engine.add(request(prompt, 24))
+        others = [wide_engine.add(request(5 + n, 24)) for n in range(neighbours)]
+        texts.append(finish(wide_engine, one))
+        assert all(other.finish_reason is FinishReason.LENGTH for other in others)
+        assert (wide_engine.scheduler.residency.hit_tokens > hits) == (len(texts) > 1)
+    assert all(text == texts[0] or reference.tied_ids(prompt, text) for text in texts)
+    assert reference.tied_ids(prompt, texts[0])

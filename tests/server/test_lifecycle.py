@@ -1,0 +1,96 @@
+"""Ends and beginnings with streams open: SIGTERM, unloading and loading."""
+
+import signal
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import tritonclient.grpc as grpcclient
+
+from tests.server_fixture import RunningServer
+from tests.triton_client import Answer, ask, in_background, tensors
+
+pytestmark = pytest.mark.server
+ENGINE = "inflight_batcher"
+STORY = {"text_input": "Once upon a time", "stream": True, "ignore_eos": True}
+
+
+def stream(server: RunningServer, tokens: int) -> tuple[threading.Thread, list[Answer]]:
+    return in_background(lambda: ask(server.grpc_url, **STORY, max_tokens=tokens))
+
+
+def ready(server: RunningServer) -> bool:
+    try:
+        return bool(urllib.request.urlopen(f"{server.http_url}/v2/health/ready", timeout=5).status == 200)
+    except urllib.error.HTTPError:
+        return False
+
+
+def test_sigterm_lets_open_streams_finish_and_refuses_new_requests(smollm2_dir: Path) -> None:
+    """What cannot finish within the grace gets an error that says so, not a broken connection."""
+    with RunningServer.start(smollm2_dir, max_batch_size=4, grace_seconds=5) as server:
+        short, long = stream(server, 40), stream(server, 4000)
+        time.sleep(1.0)
+        server.process.send_signal(signal.SIGTERM)
+        while ready(server):
+            time.sleep(0.02)
+        time.sleep(0.3)  # readiness goes first, so that nobody sends what would be refused
+        refused = ask(server.grpc_url, text_input="Hello", max_tokens=2)
+        assert "the server is shutting down" in refused.error
+        assert not short[1], "it is still being served"
+        for thread, _ in (short, long):
+            thread.join()
+        assert server.process.wait(15) == 0
+    assert (short[1][0].error, short[1][0].num_output, short[1][0].reason) == ("", 40, "length")
+    assert "shutting down and the time to finish is over" in long[1][0].error
+    assert long[1][0].num_output > 40
+
+
+@pytest.fixture(scope="module")
+def controlled(smollm2_dir: Path) -> Iterator[RunningServer]:
+    yield from RunningServer.fixture(smollm2_dir, max_batch_size=32, model_control=True)
+
+
+@pytest.mark.parametrize(
+    ("streams", "cycles"), [(0, 1), (32, 1), *(pytest.param(n, 20, marks=pytest.mark.nightly) for n in (1, 8))]
+)
+def test_the_engine_is_unloaded_and_loaded_again_while_streams_are_open(
+    controlled: RunningServer, streams: int, cycles: int
+) -> None:
+    """Triton Server lets the streams finish; new requests are refused meanwhile, and served once it is loaded again."""
+    with grpcclient.InferenceServerClient(controlled.grpc_url) as client:
+        for _ in range(cycles):
+            opened = [stream(controlled, 30) for _ in range(streams)]
+            if streams:
+                time.sleep(1.0)
+            client.unload_model(ENGINE)
+            refused = ask(controlled.grpc_url, text_input="Hello", max_tokens=2)
+            assert refused.error
+            for thread, answers in opened:
+                thread.join()
+                assert (answers[0].error, answers[0].num_output) == ("", 30)
+            client.load_model(ENGINE)
+            answer = ask(
+                controlled.grpc_url, text_input="The capital of France is", max_tokens=2, exclude_input_in_output=True
+            )
+            assert (answer.error, answer.text) == ("", " Paris.")
+    assert controlled.process.poll() is None
+
+
+def test_a_stream_whose_reader_has_gone_does_not_keep_the_engine_from_being_unloaded(
+    controlled: RunningServer,
+) -> None:
+    with grpcclient.InferenceServerClient(controlled.grpc_url) as client:
+        gone = grpcclient.InferenceServerClient(controlled.grpc_url)
+        came = threading.Event()
+        gone.start_stream(callback=lambda result, error: came.set())
+        gone.async_stream_infer("ensemble", tensors({**STORY, "max_tokens": 4000}))
+        assert came.wait(60)
+        gone.stop_stream(cancel_requests=True)
+        client.unload_model(ENGINE)
+        client.load_model(ENGINE)
+        assert ask(controlled.grpc_url, text_input="Hello", max_tokens=2).error == ""
