@@ -16,6 +16,7 @@ from backend.request import FinishReason, Sequence, State
 from tests.engine.engines import idle, request
 from tests.reference import Reference
 
+pytestmark = pytest.mark.all_cores
 BLOCK, CHUNK, OUTPUT = 16, 48, 40
 TEXT = "The lighthouse keeper counted the ships that passed in the night, and wrote their names in a book:"
 SAMPLED = {"temperature": 0.9, "top_p": 0.95, "seed": 7}

@@ -174,11 +174,9 @@ def mixed_load(share: float, **settings_of: Any) -> Pressure:
 
 
 @pytest.mark.parametrize("share", [2.0, 1.0, 0.6, 0.3])
-def test_under_pressure_all_finish_and_nobody_is_preempted_beyond_the_cap(share: float, record_property: Any) -> None:
+def test_under_pressure_all_finish_and_nobody_is_preempted_beyond_the_cap(share: float) -> None:
     greedy = mixed_load(share, free_block_reserve=0.02)
     careful = mixed_load(share, guaranteed_no_evict=True)
-    record_property(f"max_utilization at {share:.0%}", greedy)
-    record_property(f"guaranteed_no_evict at {share:.0%}", careful)
     print(f"\npool {share:.0%}: max_utilization {greedy}\n{'':10}guaranteed_no_evict {careful}")
     assert careful.computed == careful.useful
     assert careful.preemptions == 0
