@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from typing import Any
 
 from benchmarks.timing import load_workload, measure
 from generate_stream import Client, ServerError
 from launcher.options import DEFAULT_MODEL, model_cache
 
 from backend.checkpoint.default_model import ensure
+from backend.config import WEIGHT_PRECISIONS
 
 
 def main() -> int:
@@ -28,7 +30,7 @@ def main() -> int:
 
 def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/bench", description=__doc__)
-    kinds = parser.add_subparsers(required=True, metavar="engine|server|priority")
+    kinds = parser.add_subparsers(required=True, metavar="engine|server|priority|compare")
     engine = kinds.add_parser("engine", help="the engine in this process, without Triton Server")
     engine.add_argument("--model", default=DEFAULT_MODEL, help="as for scripts/serve (%(default)s)")
     engine.add_argument("--parameter", action="append", default=[], metavar="KEY=VALUE", help="an engine parameter")
@@ -46,10 +48,31 @@ def _parse() -> argparse.Namespace:
         "--flood", type=int, default=0, metavar="N", help="then N requests at once; start with --max-queue-size 64"
     )
     priority.set_defaults(measurement=_priority)
+    _add_compare(kinds)
     for kind in (engine, server):
         kind.add_argument("--workload", type=Path, required=True, help="a JSON file: name -> [[prompt ids], length]")
         kind.add_argument("--only", action="append", default=[], metavar="NAME", help="run this workload; repeatable")
     return parser.parse_args()
+
+
+def _add_compare(kinds: Any) -> None:
+    compare = kinds.add_parser("compare", help="ours and other engines in turns: a table of medians, and a chart")
+    add = compare.add_argument
+    add("--model", default=DEFAULT_MODEL, help="as for scripts/serve (%(default)s)")
+    add("--workload", type=Path, required=True, help="a JSON file: name -> [[prompt ids], length]")
+    add("--rounds", type=int, default=3, help="(%(default)s)")
+    add("--precision", action="append", choices=WEIGHT_PRECISIONS, help="weights of ours; repeatable; all if absent")
+    add(
+        "--peer",
+        action="append",
+        default=[],
+        metavar="NAME=COMMAND",
+        help="an engine whose command prints such JSON lines; {workload} stands for the file; repeatable",
+    )
+    add("--baseline", default="", help="ratios are to this contestant (the first)")
+    add("--json", type=Path, help="append all lines here")
+    add("--chart", type=Path, help="write a PNG here")
+    compare.set_defaults(measurement=_compare)
 
 
 def _engine(arguments: argparse.Namespace) -> None:
@@ -69,6 +92,19 @@ def _server(arguments: argparse.Namespace) -> None:
     from benchmarks.through_server import ThroughServer
 
     measure("ours, server", load_workload(arguments.workload), ThroughServer(arguments.url).run, arguments.only)
+
+
+def _compare(arguments: argparse.Namespace) -> None:
+    from benchmarks import compare
+
+    contestants = compare.ours(arguments.model, arguments.workload, arguments.precision or list(WEIGHT_PRECISIONS))
+    contestants += [compare.peer(text, arguments.workload) for text in arguments.peer]
+    results = compare.compete(contestants, arguments.rounds, arguments.json)
+    baseline = arguments.baseline or contestants[0].name
+    print(f"medians of {arguments.rounds}; in brackets how many times as fast as {baseline}\n")
+    print(compare.table(results, baseline))
+    if arguments.chart:
+        compare.chart(results, arguments.chart, f"{arguments.model}, medians of {arguments.rounds} rounds in turns")
 
 
 def _priority(arguments: argparse.Namespace) -> None:

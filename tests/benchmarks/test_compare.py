@@ -1,0 +1,62 @@
+"""Rounds in turns, medians and ratios that can be counted by hand, on contestants that only print."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from scripts.benchmarks.compare import Contestant, Results, chart, compete, ours, peer, speedup, table
+
+# Prints the next of its figures each time it is run.
+COUNTS = """
+import json, pathlib, sys
+place = pathlib.Path(sys.argv[1]); turn = int(place.read_text()) if place.exists() else 0
+place.write_text(str(turn + 1))
+print("something else on standard output")
+print(json.dumps({"workload": "mixed32", "out_tok_s": json.loads(sys.argv[2])[turn], "seconds": 1.0}))
+print(json.dumps({"workload": "prefix16", "out_tok_s": 1.0, "seconds": json.loads(sys.argv[3])[turn]}))
+"""
+
+
+def counting(place: Path, name: str, rates: list[float], seconds: list[float]) -> Contestant:
+    return Contestant(name, [sys.executable, "-c", COUNTS, str(place / name), json.dumps(rates), json.dumps(seconds)])
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Results:
+    fast = counting(tmp_path, "fast", [10.0, 300.0, 20.0], [4.0, 1.0, 2.0])
+    slow = counting(tmp_path, "slow", [5.0, 10.0, 15.0], [5.0, 5.0, 50.0])
+    return compete([fast, slow], rounds=3, log=tmp_path / "log.jsonl")
+
+
+def test_medians_and_ratios_are_those_of_the_figures_printed(results: Results, tmp_path: Path) -> None:
+    assert results.median("fast", "mixed32", "out_tok_s") == 20.0
+    assert speedup(results, "slow", "mixed32", "fast") == 0.5
+    assert speedup(results, "slow", "prefix16", "fast") == pytest.approx(2.0 / 5.0)  # seconds: less is faster
+    assert table(results, "fast").splitlines()[2:] == [
+        "| fast | 20 (1.00 x) | 2 (1.00 x) |",
+        "| slow | 10 (0.50 x) | 5 (0.40 x) |",
+    ]
+    turns = [json.loads(line)["contestant"] for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    assert turns == ["fast", "fast", "slow", "slow"] * 3
+
+
+def test_one_that_fails_is_told_of_and_has_no_figure(capsys: pytest.CaptureFixture[str]) -> None:
+    broken = Contestant("broken", [sys.executable, "-c", "raise SystemExit('no such model')"])
+    results = compete([broken], rounds=1)
+    assert results.names == []
+    assert "broken: exit code 1: no such model" in capsys.readouterr().err
+
+
+def test_the_chart_is_a_png(results: Results, tmp_path: Path) -> None:
+    chart(results, tmp_path / "chart.png", "title")
+    assert (tmp_path / "chart.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_peers_command_gets_the_workload_and_ours_run_bare_and_served_at_each_precision() -> None:
+    assert peer("vllm=python peer.py --workload {workload}", Path("/w.json")).command[-1] == "/w.json"
+    with pytest.raises(ValueError, match="not of the form NAME=COMMAND"):
+        peer("vllm", Path("/w.json"))
+    names = [(c.name, c.served is None) for c in ours("smollm2", Path("/w.json"), ["int8"])]
+    assert names == [("ours, engine, int8", True), ("ours, server, int8", False)]
