@@ -51,6 +51,10 @@ class Engine:
     With ``overlap`` (the normal mode) a step is scheduled and launched before the tokens of the one before it are
     processed, so the executor is at work while texts are cut and responses handed out. Without, each ``step`` call
     runs one step from end to end.
+
+    ``ahead`` goes further: a step is launched while the one before it still runs. It takes an executor that carries
+    out all it is given in the order of the launches, as a GPU's stream does. Whatever a later step then does to a
+    block comes after all that earlier steps do, so a step's fence completes with its launch.
     """
 
     def __init__(
@@ -59,6 +63,7 @@ class Engine:
         executor: Executor,
         *,
         overlap: bool = True,
+        ahead: bool = False,
         clock: Callable[[], float] = time.monotonic,
         watch: Callable[[StepTrace], None] = lambda trace: None,
     ) -> None:
@@ -67,9 +72,11 @@ class Engine:
         self.watch = watch
         self._executor = executor
         self._overlap = overlap
+        self._ahead = ahead and overlap
         self._in_flight: Launched | None = None
         self._tokens: SequenceOf[int] | None = None
         self._idle_plans = 0
+        self._last_finished = 0.0
 
     @property
     def has_work(self) -> bool:
@@ -87,10 +94,12 @@ class Engine:
     def wait(self) -> None:
         """Wait until the step in flight, if any, has finished. What arrives meanwhile can still join the next one.
 
+        An engine that launches ahead has nothing to wait for: ``step`` keeps the next one from being late.
+
         Raises StepFailedError if it failed; the other sequences can go on.
         """
         launched = self._in_flight
-        if launched is None or self._tokens is not None:
+        if launched is None or self._tokens is not None or self._ahead:
             return
         try:
             self._tokens = launched.handle.collect()
@@ -104,6 +113,8 @@ class Engine:
         """Plan and launch a step, and take in the one before. Returns new tokens and ends. Raises StepFailedError."""
         self.wait()
         expired = [TokenOutput(sequence, None) for sequence in self.scheduler.expire(self.clock())]
+        if self._ahead:
+            return self._step_ahead(expired)
         done, tokens, self._tokens = self._in_flight, self._tokens, None
         self._in_flight = None
         try:
@@ -122,6 +133,34 @@ class Engine:
             outputs += self._commit(done, tokens)
         return expired + outputs
 
+    def _step_ahead(self, outputs: list[TokenOutput]) -> list[TokenOutput]:
+        """Launch the next step, then wait for the one before; if both fail, both are told of."""
+        before, self._in_flight = self._in_flight, None
+        failures: list[StepFailedError] = []
+        try:
+            self._in_flight = self._launch()
+        except StepFailedError as error:
+            failures.append(error)
+        try:
+            outputs += self._finish(before)
+        except StepFailedError as error:
+            failures.append(error)
+        if failures:
+            failure = StepFailedError([sequence for error in failures for sequence in error.sequences])
+            failure.outputs = outputs
+            raise failure from failures[0]
+        return outputs
+
+    def _finish(self, launched: Launched | None) -> list[TokenOutput]:
+        if launched is None:
+            return []
+        try:
+            tokens = launched.handle.collect()
+        except Exception as error:
+            raise StepFailedError(self.scheduler.fail(launched.plan)) from error
+        self._observe(launched)
+        return self._commit(launched, tokens)
+
     def _launch(self) -> Launched | None:
         plan = self.scheduler.schedule(self.clock())
         if plan.empty:
@@ -133,13 +172,19 @@ class Engine:
         work = [(w.sequence.request.request_id, w.start, w.num_tokens) for w in plan.works()]
         trace = StepTrace(plan.step, time.perf_counter(), 0.0, work)
         try:
-            return Launched(plan, self._executor.launch(plan), trace)
+            launched = Launched(plan, self._executor.launch(plan), trace)
         except Exception as error:
             self.scheduler.finished(plan.step)  # it never began, and the one before it has finished
             raise StepFailedError(self.scheduler.fail(plan)) from error
+        if self._ahead:
+            self.scheduler.finished(plan.step)
+        return launched
 
     def _observe(self, launched: Launched) -> None:
-        seconds = time.perf_counter() - launched.trace.started
+        now = time.perf_counter()
+        # A step launched ahead began when the one before it ended.
+        seconds = now - max(launched.trace.started, self._last_finished)
+        self._last_finished = now
         self.scheduler.finished(launched.plan.step)
         self.scheduler.step_time.observe(launched.plan.num_tokens, seconds)
         self.watch(launched.trace._replace(seconds=seconds))

@@ -36,6 +36,7 @@ def oracle_engine(
     host_slots: int = 0,
     mode: Any = "recompute",
     overlap: bool = True,
+    ahead: bool = False,
     clock: Clock | None = None,
     **settings: Any,
 ) -> tuple[Engine, OracleExecutor]:
@@ -47,7 +48,7 @@ def oracle_engine(
     costs = PreemptionCosts(seconds_per_token=1.0, seconds_per_block=1.0, mode=mode)
     scheduler = Scheduler(made, BlockPool(blocks + 1), HostPool(host_slots), costs)
     executor = OracleExecutor(blocks + 1, BLOCK, host_slots)
-    return Engine(scheduler, executor, overlap=overlap, clock=clock or Clock()), executor
+    return Engine(scheduler, executor, overlap=overlap, ahead=ahead, clock=clock or Clock()), executor
 
 
 def request(prompt: int | tuple[int, ...], max_tokens: int, level: int = 2, **fields: Any) -> Request:
