@@ -30,3 +30,13 @@ class Executor(Protocol):
 
     def close(self) -> None:
         """End whatever the executor runs on."""
+
+
+class MeasuredExecutor(Executor, Protocol):
+    """One that can say what preemption costs on it."""
+
+    def seconds_per_token(self, num_tokens: int) -> float:
+        """Measured time of computing a prompt of so many tokens, per token."""
+
+    def seconds_per_block(self) -> float:
+        """Measured time of copying one block between pool and host; 0 without host space."""
