@@ -11,7 +11,8 @@ from backend.errors import ConfigError
 
 POLICIES = ("max_utilization", "guaranteed_no_evict")
 PREEMPTION_MODES = ("auto", "recompute", "swap")
-DEVICES = ("auto", "cpu")
+DEVICES = ("auto", "cpu", "cuda")
+DTYPES = ("auto", "bfloat16", "float16", "float32")
 WEIGHT_PRECISIONS = ("float32", "int8")
 LOG_LEVELS = ("error", "warning", "info", "verbose")
 
@@ -36,13 +37,19 @@ class EngineConfig:
     """
 
     model_dir: str = _knob("", bool, "a directory", "Hugging Face directory of the model")
-    device: str = _choice("auto", DEVICES, "where the model runs; auto is the CPU in this version")
+    device: str = _choice("auto", DEVICES, "where the model runs; auto is the GPU if there is one")
+    dtype: str = _choice(
+        "auto", DTYPES, "of weights and pool; auto is the checkpoint's on a GPU; the CPU computes in float32 only"
+    )
     max_batch_size: int = _integer(32, 1, 4096, "slots: sequences that run at the same time")
     max_num_tokens: int = _integer(512, 1, 1 << 20, "tokens that one step may compute")
     max_seq_len: int = _integer(0, 0, 1 << 24, "prompt + output tokens of a request; 0 = what model and pool allow")
     max_tokens_in_paged_kv_cache: int = _integer(0, 0, 1 << 31, "tokens the pool holds; 0 = a share of free memory")
     kv_cache_free_gpu_mem_fraction: float = _knob(
-        0.25, lambda v: 0 < v <= 0.95, "a number in (0, 0.95]", "share of free memory for an automatic pool"
+        0.0,
+        lambda v: 0 <= v <= 0.95,
+        "a number in [0, 0.95]",
+        "share of free memory for an automatic pool; 0 = 0.9 of a GPU's, 0.25 of main memory, which others need too",
     )
     tokens_per_block: int = _knob(16, lambda v: v in (8, 16, 32, 64), "8, 16, 32 or 64", "token slots of a block")
     batch_scheduler_policy: str = _choice(

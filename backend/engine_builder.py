@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,20 +10,17 @@ from typing import TextIO, cast
 
 import torch
 
-from backend import sizing
 from backend.config import EngineConfig
+from backend.device_choice import chosen_device
 from backend.engine import Engine, StepTrace
-from backend.executor.cpu import CpuExecutor
+from backend.engine_parts import EngineParts, cpu_parts
+from backend.executor.base import MeasuredExecutor
 from backend.kv.block_pool import BlockPool
 from backend.kv.host_pool import HostPool
-from backend.kv.storage import KVLayout, allocate
 from backend.model.config import ModelConfig
-from backend.model.decoder import Decoder
-from backend.model.weights import load_weights
 from backend.scheduler.costs import PreemptionCosts, PreemptionMode
 from backend.scheduler.scheduler import Scheduler
 from backend.scheduler.settings import SchedulerSettings
-from kernels.table import cpu_operations
 
 # The compiled operations bring threads of their own; torch's would spin on the same cores.
 _TORCH_THREADS = 1
@@ -46,33 +42,33 @@ def build_engine(config: EngineConfig, progress: bool = True) -> LoadedEngine:
     Raises LoadError or MemoryError, each with one line for the operator.
     """
     torch.set_num_threads(_TORCH_THREADS)
+    device = chosen_device(config)
     model = ModelConfig.from_directory(config.model_dir)
-    layout = _layout(config, model)
-    operations = cpu_operations(config.num_threads or os.cpu_count() or 1, config.weight_precision)
-    weights = load_weights(config.model_dir, model, progress=progress, pack=operations.pack_linear)
-    num_blocks = 1 + sizing.usable_blocks(config, model, layout)
-    num_host_slots = sizing.host_slots(config, layout)
-    pool_tokens = (num_blocks - 1) * layout.block_size
-    limit = sizing.max_seq_len(config, model, pool_tokens)
-    host = torch.empty((num_host_slots, *layout.block_shape), dtype=layout.dtype)
-    executor = CpuExecutor(
-        Decoder(model, weights, operations), allocate(layout, num_blocks, "cpu"), host, _TORCH_THREADS
-    )
+    parts = _gpu_parts(config, model, progress) if device == "cuda" else cpu_parts(config, model, progress)
+    return assembled(config, model, parts)
+
+
+def assembled(config: EngineConfig, model: ModelConfig, parts: EngineParts) -> LoadedEngine:
+    """An engine of these parts."""
     scheduler = Scheduler(
-        _settings(config, limit), BlockPool(num_blocks), HostPool(num_host_slots), _measure_costs(config, executor)
+        _settings(config, parts.max_seq_len),
+        BlockPool(parts.num_blocks),
+        HostPool(parts.num_host_slots),
+        _measure_costs(config, parts.executor),
     )
-    engine = Engine(scheduler, executor, overlap=config.enable_overlap, watch=_step_watch(config))
-    return LoadedEngine(engine=engine, model=model, max_seq_len=limit, pool_tokens=pool_tokens)
+    engine = Engine(
+        scheduler, parts.executor, overlap=config.enable_overlap, ahead=parts.ahead, watch=_step_watch(config)
+    )
+    pool_tokens = (parts.num_blocks - 1) * config.tokens_per_block
+    return LoadedEngine(engine=engine, model=model, max_seq_len=parts.max_seq_len, pool_tokens=pool_tokens)
 
 
-def _layout(config: EngineConfig, model: ModelConfig) -> KVLayout:
-    return KVLayout(
-        num_layers=model.num_layers,
-        num_kv_heads=model.num_kv_heads,
-        block_size=config.tokens_per_block,
-        head_dim=model.head_dim,
-        dtype=torch.float32,
-    )
+def _gpu_parts(config: EngineConfig, model: ModelConfig, progress: bool) -> EngineParts:
+    # Imported here, as the CPU needs no Triton language.
+    from backend.executor.accelerator import Accelerator
+    from backend.gpu_parts import gpu_parts
+
+    return gpu_parts(config, model, Accelerator(), progress)
 
 
 def _settings(config: EngineConfig, max_seq_len: int) -> SchedulerSettings:
@@ -90,7 +86,7 @@ def _settings(config: EngineConfig, max_seq_len: int) -> SchedulerSettings:
     )
 
 
-def _measure_costs(config: EngineConfig, executor: CpuExecutor) -> PreemptionCosts:
+def _measure_costs(config: EngineConfig, executor: MeasuredExecutor) -> PreemptionCosts:
     """The first run also warms the executor up, so that the first request does not."""
     executor.seconds_per_token(min(64, config.max_num_tokens))
     return PreemptionCosts(

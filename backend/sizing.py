@@ -19,9 +19,13 @@ def available_memory() -> int:
     raise ConfigError("/proc/meminfo has no MemAvailable; set max_tokens_in_paged_kv_cache")
 
 
-def usable_blocks(config: EngineConfig, model: ModelConfig, layout: KVLayout) -> int:
-    """Blocks without the null block: as asked, or a share of free memory, but no more than all slots could fill."""
-    free = available_memory()
+def usable_blocks(
+    config: EngineConfig, model: ModelConfig, layout: KVLayout, free: int, default_share: float
+) -> int:  # fmt: skip
+    """Blocks without the null block: as asked, or a share of free memory, but no more than all slots could fill.
+
+    free: bytes of the memory that the pool is to lie in. default_share: of them, where the config names none.
+    """
     asked = config.max_tokens_in_paged_kv_cache
     if asked:
         blocks = blocks_for(asked, layout.block_size)
@@ -29,20 +33,27 @@ def usable_blocks(config: EngineConfig, model: ModelConfig, layout: KVLayout) ->
         return blocks
     longest = config.max_seq_len or model.max_position_embeddings
     most = config.max_batch_size * blocks_for(longest, layout.block_size)
-    share = int(free * config.kv_cache_free_gpu_mem_fraction) // layout.bytes_per_block
+    fraction = config.kv_cache_free_gpu_mem_fraction or default_share
+    share = int(max(free, 0) * fraction) // layout.bytes_per_block
     if share < 2:
         raise ConfigError(
-            f"too little memory: the pool's share ({config.kv_cache_free_gpu_mem_fraction} of what is free, "
+            f"too little memory: the pool's share ({fraction} of {free / 2**30:.2f} GiB, "
             f"kv_cache_free_gpu_mem_fraction) holds {share} blocks of {layout.bytes_per_block} bytes"
         )
     return min(most, share)
 
 
-def host_slots(config: EngineConfig, layout: KVLayout) -> int:
-    """Blocks that the host memory set aside for swapping holds; none unless asked for."""
+def host_slots(config: EngineConfig, layout: KVLayout, *, page_locked: bool = False) -> int:
+    """Blocks that the host memory set aside for swapping holds; none unless asked for.
+
+    page_locked: torch allocates such memory in powers of two, and this much must be there.
+    """
     asked = config.kv_cache_host_memory_bytes
-    _check_room("kv_cache_host_memory_bytes", asked, available_memory())
-    return 0 if config.preemption_mode == "recompute" else asked // layout.bytes_per_block
+    if config.preemption_mode == "recompute" or not asked:
+        return 0
+    taken = 1 << (asked - 1).bit_length() if page_locked else asked
+    _check_room("kv_cache_host_memory_bytes" + " (page-locked)" * page_locked, taken, available_memory())
+    return asked // layout.bytes_per_block
 
 
 def max_seq_len(config: EngineConfig, model: ModelConfig, pool_tokens: int) -> int:

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from backend.model.config_file import ConfigFile
@@ -68,6 +67,9 @@ class WeightFiles:
         raise WeightsError(f"{self._directory}: neither {_SINGLE} nor {_INDEX} is there")
 
     def _open(self, path: Path) -> Any:
+        # Imported here: scripts/gpu_check, which reads no files, must not need it.
+        from safetensors import SafetensorError, safe_open
+
         try:
             return safe_open(path, framework="pt", device="cpu")
         except (OSError, SafetensorError) as error:

@@ -1,13 +1,13 @@
 """A decoder's weights: which tensors a config asks for, and how they are laid out for computing."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
-from tqdm import tqdm
 
 from backend.model.config import ModelConfig
 from backend.model.weight_files import WeightFiles
@@ -74,10 +74,10 @@ def load_weights(
     """
     files, shapes = WeightFiles(path), expected_shapes(config)
     files.check(shapes)
-    with tqdm(total=len(shapes), desc="weights", unit="tensor", disable=not progress) as bar:
+    with _bar(len(shapes), progress) as advance:
 
         def read(name: str) -> Tensor:
-            bar.update()
+            advance()
             return files.read(name, dtype, torch.device(device))
 
         embedding = read("model.embed_tokens.weight")
@@ -87,6 +87,19 @@ def load_weights(
             final_norm=read("model.norm.weight"),
             head=pack(embedding if config.tie_word_embeddings else read("lm_head.weight")),
         )
+
+
+@contextmanager
+def _bar(total: int, shown: bool) -> Iterator[Callable[[], object]]:
+    """A progress bar of so many tensors; what advances it."""
+    if not shown:
+        yield lambda: None
+        return
+    # Imported here: scripts/gpu_check must not need it.
+    from tqdm import tqdm
+
+    with tqdm(total=total, desc="weights", unit="tensor") as bar:
+        yield bar.update
 
 
 def expected_shapes(config: ModelConfig) -> Shapes:

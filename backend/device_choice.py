@@ -1,0 +1,56 @@
+"""Which device the model runs on, and in what numbers: asked for, or found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from backend.config import EngineConfig
+from backend.errors import ConfigError
+from backend.model.config_file import ConfigFile
+
+_DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}
+
+
+def chosen_device(config: EngineConfig) -> str:
+    """``"cuda"`` or ``"cpu"``. AMD's GPUs answer to torch's name ``cuda`` too.
+
+    Raises ConfigError, naming the knob, for a GPU where none is and for knobs that the device does not have.
+    """
+    found = torch.cuda.is_available()
+    if config.device == "cuda" and not found:
+        raise ConfigError(f"parameter device: 'cuda' is asked for, but {_nothing_found()}; use 'cpu' or 'auto'")
+    device = "cuda" if found and config.device != "cpu" else "cpu"
+    if device == "cpu" and config.dtype not in ("auto", "float32"):
+        raise ConfigError(
+            f"parameter dtype: {config.dtype!r} needs a GPU; the CPU computes in float32 (weight_precision=int8 halves "
+            "what its matrices take)"
+        )
+    if device == "cuda" and config.weight_precision != "float32":
+        raise ConfigError(
+            f"parameter weight_precision: {config.weight_precision!r} is the CPU's; a GPU takes dtype instead"
+        )
+    return device
+
+
+def _nothing_found() -> str:
+    build = f"torch {torch.__version__}"
+    if not torch.backends.cuda.is_built():
+        return f"{build} is built without support for GPUs"
+    return f"{build} finds no GPU that it can use"
+
+
+def gpu_dtype(config: EngineConfig) -> torch.dtype:
+    """What weights and pool are kept in: as asked, else as the checkpoint's config.json says, else bfloat16.
+
+    Raises ConfigError for a checkpoint of another kind.
+    """
+    named = config.dtype
+    if named == "auto":
+        file = ConfigFile.load(Path(config.model_dir) / "config.json")
+        # transformers 5 writes the second name, all before it the first.
+        named = file.text("torch_dtype", file.text("dtype", "bfloat16")).removeprefix("torch.")
+    if named not in _DTYPES:
+        raise ConfigError(f"parameter dtype: the checkpoint is in {named!r}; choose one of {', '.join(_DTYPES)}")
+    return _DTYPES[named]

@@ -1,0 +1,57 @@
+"""What an engine is assembled from, and how it is made for the CPU."""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+import torch
+
+from backend import sizing
+from backend.config import EngineConfig
+from backend.executor.base import MeasuredExecutor
+from backend.executor.cpu import CpuExecutor
+from backend.kv.storage import KVLayout, allocate
+from backend.model.config import ModelConfig
+from backend.model.decoder import Decoder
+from backend.model.weights import load_weights
+from kernels.table import cpu_operations
+
+_TORCH_THREADS = 1
+_SHARE_OF_MAIN_MEMORY = 0.25
+
+
+class EngineParts(NamedTuple):
+    """num_blocks: of the pool, the null block among them. ahead: steps may be launched while others run."""
+
+    executor: MeasuredExecutor
+    num_blocks: int
+    num_host_slots: int
+    max_seq_len: int
+    ahead: bool
+
+
+def cpu_parts(config: EngineConfig, model: ModelConfig, progress: bool) -> EngineParts:
+    """Executor and sizes on the CPU. Raises LoadError or MemoryError."""
+    layout = kv_layout(config, model, torch.float32)
+    operations = cpu_operations(config.num_threads or os.cpu_count() or 1, config.weight_precision)
+    weights = load_weights(config.model_dir, model, progress=progress, pack=operations.pack_linear)
+    free = sizing.available_memory()
+    num_blocks = 1 + sizing.usable_blocks(config, model, layout, free, _SHARE_OF_MAIN_MEMORY)
+    num_host_slots = sizing.host_slots(config, layout)
+    limit = sizing.max_seq_len(config, model, (num_blocks - 1) * layout.block_size)
+    host = torch.empty((num_host_slots, *layout.block_shape), dtype=layout.dtype)
+    decoder = Decoder(model, weights, operations)
+    executor = CpuExecutor(decoder, allocate(layout, num_blocks, "cpu"), host, _TORCH_THREADS)
+    return EngineParts(executor, num_blocks, num_host_slots, limit, ahead=False)
+
+
+def kv_layout(config: EngineConfig, model: ModelConfig, dtype: torch.dtype) -> KVLayout:
+    """The pool's layout."""
+    return KVLayout(
+        num_layers=model.num_layers,
+        num_kv_heads=model.num_kv_heads,
+        block_size=config.tokens_per_block,
+        head_dim=model.head_dim,
+        dtype=dtype,
+    )
