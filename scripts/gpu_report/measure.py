@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import statistics
 import time
 from collections.abc import Callable
@@ -46,6 +47,14 @@ class Bench:
     def over(self) -> bool:
         """Whether the time is up."""
         return time.monotonic() > self.end
+
+    def free_bytes(self) -> float:
+        """Device memory that can be taken, what earlier measurements left included; without limit for toys."""
+        if self.toy:
+            return float("inf")
+        gc.collect()
+        torch.cuda.empty_cache()
+        return float(torch.cuda.mem_get_info()[0])
 
     def seconds(self, run: Callable[[], object], repeats: int = 10, cold: bool = True) -> float:
         """Median time of a run; cold: with the cache filled with other data before each."""

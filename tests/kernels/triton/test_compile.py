@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -96,11 +97,43 @@ def test_the_gpu_check_runs_at_toy_sizes_on_the_cpu(tmp_path: Path) -> None:
     assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-2000:]
     found = json.loads((tmp_path / "found.json").read_text())
     sections = {result["section"] for result in found["results"]}
-    assert sections == {"correctness", "rate", "step"}
-    assert all(result["ok"] for result in found["results"] if result["section"] == "correctness")
+    assert sections == {"correctness", "rate", "step", "end to end"}
+    assert all(result["ok"] for result in found["results"] if result["section"] in ("correctness", "end to end"))
+    names = [result["name"] for result in found["results"] if result["section"] == "correctness"]
+    assert len(set(names)) == len(names)
 
 
 def test_the_gpu_check_leaves_out_what_it_has_no_time_for(tmp_path: Path) -> None:
     run = run_script("gpu_check.py", "--json", str(tmp_path / "found.json"), "--seconds", "0")
     assert "left out: time is up" in run.stdout
     assert run.returncode == 0, run.stderr[-2000:]
+
+
+REFUSE = """
+import sys
+
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("tqdm", "gguf", "numba", "safetensors", "tokenizers", "transformers", "hypothesis"):
+            raise ImportError(name + " is not here")
+
+sys.meta_path.insert(0, Refuse())
+"""
+
+
+def test_the_gpu_check_runs_engine_and_executor_with_nothing_but_torch_triton_and_numpy(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(REFUSE)
+    program = (
+        "import sys; sys.path.insert(0, sys.argv[1]); import gpu_check, torch\n"
+        "bench = gpu_check.Bench(torch.device('cpu'), float('inf'))\n"
+        "for result in gpu_check._models(bench, gpu_check.Ceilings(1.0, 1.0)): print(result.name, result.value)\n"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", program, str(ROOT / "scripts")],
+        env={**os.environ, "PYTHONPATH": str(tmp_path), "TRITON_INTERPRET": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert run.returncode == 0, run.stderr[-2000:]
+    assert re.search(r"toy: 256 mixed requests ran: (\d+) of \1 tokens", run.stdout)
+    assert "toy: decode step, batch 2, context 40 ran" in run.stdout

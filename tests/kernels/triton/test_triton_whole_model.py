@@ -13,7 +13,7 @@ from kernels.table import Operations, reference_operations
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "scripts"))
 
-from gpu_report.steps import TOY, make_config, make_pool, make_weights, step_inputs
+from gpu_report.random_models import TOY, make_config, make_pool, make_weights, step_inputs
 
 TABLES = torch.tensor([[5, 2, 7], [1, 6, 3]], dtype=torch.int32)
 CPU = torch.device("cpu")

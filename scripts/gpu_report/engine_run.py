@@ -1,0 +1,129 @@
+"""Many mixed requests through engine and GPU executor: output tokens a second, and how long the GPU idles."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+
+import torch
+from kernel_report.work import Model
+
+from backend.engine import Engine
+from backend.executor.decode_graphs import graph_sizes
+from backend.executor.gpu import GpuExecutor, StepLimits
+from backend.executor.staging import ReturningTokens
+from backend.kv.block_pool import BlockPool
+from backend.model.config import ModelConfig
+from backend.model.weights import DecoderWeights
+from backend.request import Request
+from backend.sampling_params import SamplingParams
+from backend.scheduler.plan import StepPlan
+from backend.scheduler.scheduler import Scheduler
+from backend.scheduler.settings import SchedulerSettings
+
+from .measure import Bench, Result
+from .random_models import BLOCK_SIZE, make_decoders, make_device, make_pool
+
+REQUESTS = 256
+MOST_IDLE = 0.05
+_SECTION = "end to end"
+
+
+class TimedExecutor:
+    """Stamps the stream before and after each step. Only on a GPU are there stamps; elsewhere it passes steps on."""
+
+    def __init__(self, executor: GpuExecutor) -> None:
+        self._executor = executor
+        self._stamps: list[torch.cuda.Event] = []
+
+    def launch(self, plan: StepPlan) -> ReturningTokens:
+        """The executor's, between two stamps."""
+        with self._executor.device.stream():
+            self._stamp()
+            handle = self._executor.launch(plan)
+            self._stamp()
+        return handle
+
+    def close(self) -> None:
+        """The executor's."""
+        self._executor.close()
+
+    def _stamp(self) -> None:
+        if self._executor.device.torch_device.type != "cpu":
+            self._stamps.append(torch.cuda.Event(enable_timing=True))
+            self._stamps[-1].record()
+
+    def idle_share(self) -> float | None:
+        """Time between the end of a step and the beginning of the next, as a share of all; None without stamps."""
+        if not self._stamps:
+            return None
+        ends, begins = self._stamps[1:-1:2], self._stamps[2::2]
+        between = sum(end.elapsed_time(begin) for end, begin in zip(ends, begins, strict=True))
+        return between / self._stamps[0].elapsed_time(self._stamps[-1])
+
+
+def run(bench: Bench, model: Model, config: ModelConfig, weights: DecoderWeights) -> Iterator[Result]:
+    """One run of all requests, handed over at once."""
+    name = f"{model.name}: {REQUESTS} mixed requests"
+    if bench.over():
+        yield Result(_SECTION, name, "left out: time is up")
+        return
+    requests = make_requests(bench, config.vocab_size)
+    engine, executor = _make_engine(bench, config, weights, requests)
+    for request in requests:
+        engine.add(request)
+    begin, produced = time.perf_counter(), 0
+    while engine.has_work:
+        produced += sum(output.token is not None for output in engine.step())
+    seconds = time.perf_counter() - begin
+    engine.close()
+    asked = sum(request.sampling.max_tokens for request in requests)
+    if bench.toy:
+        yield Result(_SECTION, name, f"ran: {produced} of {asked} tokens", ok=produced == asked)
+        return
+    prompts = sum(len(request.prompt) for request in requests)
+    value = f"{produced / seconds:.0f} output tokens/s, {prompts} prompt tokens, {seconds:.1f} s"
+    yield Result(_SECTION, name, value, ok=None if produced == asked else False)
+    idle = executor.idle_share()
+    assert idle is not None
+    # Gaps between the kernels of one step are not seen here.
+    yield Result(_SECTION, f"{model.name}: the GPU idles between steps", f"{idle:.2%} of the time", ok=idle < MOST_IDLE)
+
+
+def make_requests(bench: Bench, vocab_size: int) -> list[Request]:
+    """Prompts and answers of many lengths; every other one is sampled. End of sequence is ignored."""
+    draw = random.Random(0)
+    longest, most = bench.pick(2048, 12), bench.pick(256, 3)
+    made = []
+    for number in range(bench.pick(REQUESTS, 5)):
+        sampled = {"temperature": 0.8, "top_p": 0.95, "seed": number} if number % 2 else {}
+        sampling = SamplingParams(max_tokens=draw.randint(most // 8 + 1, most), **sampled)  # type: ignore[arg-type]
+        prompt = tuple(draw.randrange(vocab_size) for _ in range(draw.randint(longest // 64 + 1, longest)))
+        made.append(Request(request_id=number, prompt=prompt, sampling=sampling, level=1, arrival=number))
+    return made
+
+
+def _make_engine(
+    bench: Bench, config: ModelConfig, weights: DecoderWeights, requests: list[Request]
+) -> tuple[Engine, TimedExecutor]:
+    """A pool that holds all; as many slots as requests."""
+    slots, step_tokens = len(requests), bench.pick(8192, 16)
+    longest = max(len(request.prompt) + request.sampling.max_tokens for request in requests)
+    blocks = 1 + sum(-(-request.max_tokens_held // BLOCK_SIZE) for request in requests)
+    pool = make_pool(config, blocks, weights.embedding.dtype, bench.device)
+    limits = StepLimits(step_tokens, slots, longest, BLOCK_SIZE)
+    executor = GpuExecutor(
+        make_device(bench), make_decoders(config, weights), pool, pool[:0].cpu(), limits, graph_sizes(slots)
+    )
+    executor.rehearse(step_tokens, 1)
+    executor.rehearse(slots, slots, filtered=False)
+    settings = SchedulerSettings(
+        block_size=BLOCK_SIZE,
+        max_batch_size=slots,
+        max_num_tokens=step_tokens,
+        max_seq_len=longest,
+        free_block_reserve=0.0,
+    )
+    timed = TimedExecutor(executor)
+    return Engine(Scheduler(settings, BlockPool(blocks)), timed, ahead=True), timed
