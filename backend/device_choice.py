@@ -36,7 +36,7 @@ def chosen_device(config: EngineConfig) -> str:
 
 def _nothing_found() -> str:
     build = f"torch {torch.__version__}"
-    if not torch.backends.cuda.is_built():
+    if torch.version.cuda is None and torch.version.hip is None:
         return f"{build} is built without support for GPUs"
     return f"{build} finds no GPU that it can use"
 

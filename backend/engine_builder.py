@@ -14,7 +14,7 @@ from backend.config import EngineConfig
 from backend.device_choice import chosen_device
 from backend.engine import Engine, StepTrace
 from backend.engine_parts import EngineParts, cpu_parts
-from backend.executor.base import MeasuredExecutor
+from backend.errors import ConfigError
 from backend.kv.block_pool import BlockPool
 from backend.kv.host_pool import HostPool
 from backend.model.config import ModelConfig
@@ -54,7 +54,7 @@ def assembled(config: EngineConfig, model: ModelConfig, parts: EngineParts) -> L
         _settings(config, parts.max_seq_len),
         BlockPool(parts.num_blocks),
         HostPool(parts.num_host_slots),
-        _measure_costs(config, parts.executor),
+        _measure_costs(config, parts),
     )
     engine = Engine(
         scheduler, parts.executor, overlap=config.enable_overlap, ahead=parts.ahead, watch=_step_watch(config)
@@ -65,8 +65,11 @@ def assembled(config: EngineConfig, model: ModelConfig, parts: EngineParts) -> L
 
 def _gpu_parts(config: EngineConfig, model: ModelConfig, progress: bool) -> EngineParts:
     # Imported here, as the CPU needs no Triton language.
-    from backend.executor.accelerator import Accelerator
-    from backend.gpu_parts import gpu_parts
+    try:
+        from backend.executor.accelerator import Accelerator
+        from backend.gpu_parts import gpu_parts
+    except ImportError as error:
+        raise ConfigError(f"parameter device: a GPU needs the Triton language, package triton ({error})") from error
 
     return gpu_parts(config, model, Accelerator(), progress)
 
@@ -86,12 +89,12 @@ def _settings(config: EngineConfig, max_seq_len: int) -> SchedulerSettings:
     )
 
 
-def _measure_costs(config: EngineConfig, executor: MeasuredExecutor) -> PreemptionCosts:
+def _measure_costs(config: EngineConfig, parts: EngineParts) -> PreemptionCosts:
     """The first run also warms the executor up, so that the first request does not."""
-    executor.seconds_per_token(min(64, config.max_num_tokens))
+    parts.executor.seconds_per_token(parts.measured_tokens)
     return PreemptionCosts(
-        seconds_per_token=executor.seconds_per_token(min(64, config.max_num_tokens)),
-        seconds_per_block=executor.seconds_per_block(),
+        seconds_per_token=parts.executor.seconds_per_token(parts.measured_tokens),
+        seconds_per_block=parts.executor.seconds_per_block(),
         mode=cast(PreemptionMode, config.preemption_mode),
     )
 

@@ -19,16 +19,21 @@ from kernels.table import cpu_operations
 
 _TORCH_THREADS = 1
 _SHARE_OF_MAIN_MEMORY = 0.25
+_MEASURED_TOKENS = 64
 
 
 class EngineParts(NamedTuple):
-    """num_blocks: of the pool, the null block among them. ahead: steps may be launched while others run."""
+    """num_blocks: of the pool, the null block among them. ahead: steps may be launched while others run.
+
+    measured_tokens: of the prompt that says what computing a token again costs.
+    """
 
     executor: MeasuredExecutor
     num_blocks: int
     num_host_slots: int
     max_seq_len: int
     ahead: bool
+    measured_tokens: int
 
 
 def cpu_parts(config: EngineConfig, model: ModelConfig, progress: bool) -> EngineParts:
@@ -43,7 +48,7 @@ def cpu_parts(config: EngineConfig, model: ModelConfig, progress: bool) -> Engin
     host = torch.empty((num_host_slots, *layout.block_shape), dtype=layout.dtype)
     decoder = Decoder(model, weights, operations)
     executor = CpuExecutor(decoder, allocate(layout, num_blocks, "cpu"), host, _TORCH_THREADS)
-    return EngineParts(executor, num_blocks, num_host_slots, limit, ahead=False)
+    return EngineParts(executor, num_blocks, num_host_slots, limit, False, min(_MEASURED_TOKENS, config.max_num_tokens))
 
 
 def kv_layout(config: EngineConfig, model: ModelConfig, dtype: torch.dtype) -> KVLayout:

@@ -49,7 +49,8 @@ def gpu_parts(config: EngineConfig, model: ModelConfig, device: Device, progress
         host = device.host_tensor((num_host_slots, *layout.block_shape), dtype)
         executor = GpuExecutor(device, decoders, pool, host, _limits(config, limit), sizes)
         _warm_up(config, executor)
-    return EngineParts(executor, num_blocks, num_host_slots, limit, ahead=True)
+    # A GPU computes few tokens hardly faster than many: what recomputing costs shows in a full step.
+    return EngineParts(executor, num_blocks, num_host_slots, limit, True, config.max_num_tokens)
 
 
 @contextmanager

@@ -14,7 +14,7 @@ class Accelerator:
 
     def __init__(self) -> None:
         self.torch_device = torch.device("cuda", torch.cuda.current_device())
-        self._stream = torch.cuda.Stream(self.torch_device)
+        self._stream = torch.cuda.Stream(self.torch_device)  # type: ignore[no-untyped-call]
         # All graphs share one: a replay needs its memory only until the next one begins.
         self._graph_memory = torch.cuda.graph_pool_handle()
 
@@ -24,11 +24,11 @@ class Accelerator:
 
     def event(self) -> torch.cuda.Event:
         """An event without a time stamp, which would cost more."""
-        return torch.cuda.Event()
+        return torch.cuda.Event()  # type: ignore[no-untyped-call]
 
     def host_tensor(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
         """Page-locked memory. torch rounds its size up to a power of two."""
-        return torch.zeros(shape, dtype=dtype, pin_memory=True)
+        return torch.zeros(shape, dtype=dtype, pin_memory=0 not in shape)
 
     def capture(self, run: Callable[[], None]) -> Callable[[], None]:
         """A graph. The first, plain run compiles kernels and sets libraries up, which a capture must not contain."""

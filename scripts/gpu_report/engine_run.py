@@ -94,9 +94,9 @@ def run(bench: Bench, model: Model, config: ModelConfig, weights: DecoderWeights
 def make_requests(bench: Bench, vocab_size: int) -> list[Request]:
     """Prompts and answers of many lengths; every other one is sampled. End of sequence is ignored."""
     draw = random.Random(0)
-    longest, most = bench.pick(2048, 12), bench.pick(256, 3)
+    longest, most = bench.pick(2048, 8), bench.pick(256, 2)
     made = []
-    for number in range(bench.pick(REQUESTS, 5)):
+    for number in range(bench.pick(REQUESTS, 3)):
         sampled = {"temperature": 0.8, "top_p": 0.95, "seed": number} if number % 2 else {}
         sampling = SamplingParams(max_tokens=draw.randint(most // 8 + 1, most), **sampled)  # type: ignore[arg-type]
         prompt = tuple(draw.randrange(vocab_size) for _ in range(draw.randint(longest // 64 + 1, longest)))
@@ -108,7 +108,7 @@ def _make_engine(
     bench: Bench, config: ModelConfig, weights: DecoderWeights, requests: list[Request]
 ) -> tuple[Engine, TimedExecutor]:
     """A pool that holds all; as many slots as requests."""
-    slots, step_tokens = len(requests), bench.pick(8192, 16)
+    slots, step_tokens = len(requests), bench.pick(8192, 12)
     longest = max(len(request.prompt) + request.sampling.max_tokens for request in requests)
     blocks = 1 + sum(-(-request.max_tokens_held // BLOCK_SIZE) for request in requests)
     pool = make_pool(config, blocks, weights.embedding.dtype, bench.device)
