@@ -48,7 +48,7 @@ def gpu_parts(config: EngineConfig, model: ModelConfig, device: Device, progress
     with out_of_memory("captured graphs", "lower kv_cache_free_gpu_mem_fraction, max_batch_size or the pool's tokens"):
         host = device.host_tensor((num_host_slots, *layout.block_shape), dtype)
         executor = GpuExecutor(device, decoders, pool, host, _limits(config, limit), sizes)
-        _warm_up(config, executor)
+        executor.warm_up()
     # A GPU computes few tokens hardly faster than many: what recomputing costs shows in a full step.
     return EngineParts(executor, num_blocks, num_host_slots, limit, True, config.max_num_tokens)
 
@@ -99,9 +99,3 @@ def _workspace(
 
 def _no_host_space(layout: KVLayout) -> Tensor:
     return torch.empty((0, *layout.block_shape), dtype=layout.dtype)
-
-
-def _warm_up(config: EngineConfig, executor: GpuExecutor) -> None:
-    """Compile what a mixed step can choose: tiles for many rows a sequence and for few; a filtered draw and a plain."""
-    executor.rehearse(config.max_num_tokens, 1)
-    executor.rehearse(config.max_batch_size, config.max_batch_size, filtered=False)

@@ -139,6 +139,14 @@ class GpuExecutor:
             self._run_eagerly(arrays, _NO_EDITS, 0)
         self.device.synchronize()
 
+    def warm_up(self) -> None:
+        """Compile what a mixed step can choose, so that no request waits for it.
+
+        That is tiles for many rows a sequence and for few, and draws with filters and without.
+        """
+        self.rehearse(self._limits.max_num_tokens, 1)
+        self.rehearse(self._limits.max_batch_size, self._limits.max_batch_size, filtered=False)
+
     @torch.inference_mode()
     def rehearse_decode(self, size: int) -> None:
         """What a graph of this size holds, run as it is, and wait."""

@@ -116,8 +116,7 @@ def _make_engine(
     executor = GpuExecutor(
         make_device(bench), make_decoders(config, weights), pool, pool[:0].cpu(), limits, graph_sizes(slots)
     )
-    executor.rehearse(step_tokens, 1)
-    executor.rehearse(slots, slots, filtered=False)
+    executor.warm_up()
     settings = SchedulerSettings(
         block_size=BLOCK_SIZE,
         max_batch_size=slots,
