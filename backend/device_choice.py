@@ -8,6 +8,7 @@ import torch
 
 from backend.config import EngineConfig
 from backend.errors import ConfigError
+from backend.executor.accelerator import why_unavailable
 from backend.model.config_file import ConfigFile
 
 _DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}
@@ -18,10 +19,10 @@ def chosen_device(config: EngineConfig) -> str:
 
     Raises ConfigError, naming the knob, for a GPU where none is and for knobs that the device does not have.
     """
-    found = torch.cuda.is_available()
-    if config.device == "cuda" and not found:
-        raise ConfigError(f"parameter device: 'cuda' is asked for, but {_nothing_found()}; use 'cpu' or 'auto'")
-    device = "cuda" if found and config.device != "cpu" else "cpu"
+    missing = why_unavailable()
+    if config.device == "cuda" and missing:
+        raise ConfigError(f"parameter device: 'cuda' is asked for, but {missing}; use 'cpu' or 'auto'")
+    device = "cpu" if missing or config.device == "cpu" else "cuda"
     if device == "cpu" and config.dtype not in ("auto", "float32"):
         raise ConfigError(
             f"parameter dtype: {config.dtype!r} needs a GPU; the CPU computes in float32 (weight_precision=int8 halves "
@@ -32,13 +33,6 @@ def chosen_device(config: EngineConfig) -> str:
             f"parameter weight_precision: {config.weight_precision!r} is the CPU's; a GPU takes dtype instead"
         )
     return device
-
-
-def _nothing_found() -> str:
-    build = f"torch {torch.__version__}"
-    if torch.version.cuda is None and torch.version.hip is None:
-        return f"{build} is built without support for GPUs"
-    return f"{build} finds no GPU that it can use"
 
 
 def gpu_dtype(config: EngineConfig) -> torch.dtype:

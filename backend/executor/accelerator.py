@@ -9,6 +9,16 @@ import torch
 from torch import Tensor
 
 
+def why_unavailable() -> str | None:
+    """None where torch can use a GPU; else what it found instead, to stand within a sentence."""
+    if torch.cuda.is_available():
+        return None
+    build = f"torch {torch.__version__}"
+    if torch.version.cuda is None and torch.version.hip is None:
+        return f"{build} is built without support for GPUs"
+    return f"{build} finds no GPU that it can use"
+
+
 class Accelerator:
     """The current GPU and a stream of its own on it."""
 

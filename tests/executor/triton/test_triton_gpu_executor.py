@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import torch
 
+from backend.executor.device import HostDevice
 from backend.executor.gpu import MOST_EDITS
 from backend.request import Request, Sequence
 from backend.scheduler.plan import BlockCopies, Chunk, StepPlan
@@ -60,6 +61,55 @@ def test_answers_to_one_prompt_share_it_through_copied_blocks() -> None:
     lab = gpu_lab()
     assert run(lab.engine, [leader, *others]) == expected([leader, *others])
     assert lab.residency.hit_tokens >= 2 * 5
+
+
+class LaggingDevice(HostDevice):
+    """What is copied to the host shows only when the event recorded after it has been waited for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.buffers: list[torch.Tensor] = []
+        self.shown: list[torch.Tensor] = []
+
+    def host_tensor(self, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+        made = super().host_tensor(shape, dtype)
+        if dtype == torch.int64:  # tokens; what goes to the device has been read when the copy returns
+            self.buffers.append(made)
+            self.shown.append(made.clone())
+        return made
+
+    def event(self) -> "LaggingEvent":
+        return LaggingEvent(self)
+
+
+class LaggingEvent:
+    def __init__(self, device: LaggingDevice) -> None:
+        self._device = device
+        self._hidden: dict[int, torch.Tensor] = {}
+
+    def record(self) -> None:
+        pairs = enumerate(zip(self._device.buffers, self._device.shown, strict=True))
+        self._hidden = {n: buffer.clone() for n, (buffer, shown) in pairs if not torch.equal(buffer, shown)}
+        for n in self._hidden:
+            self._show(n, torch.full_like(self._hidden[n], -1))
+
+    def synchronize(self) -> None:
+        while self._hidden:
+            self._show(*self._hidden.popitem())
+
+    def _show(self, n: int, values: torch.Tensor) -> None:
+        self._device.buffers[n].copy_(values)
+        self._device.shown[n].copy_(values)
+
+
+def test_no_token_is_read_before_the_step_that_brings_it_has_been_waited_for() -> None:
+    requests = [request(prompt(5, 1), 4), request(prompt(3), 4, temperature=1.0, seed=4)]
+    device = LaggingDevice()
+    lab = gpu_lab(device=device)
+    assert run(lab.engine, requests) == expected(requests)
+    handle = lab.executor.launch(StepPlan(99, [], [Chunk(decoding([1, 2], [1]), 0, 2, True)], NOTHING))
+    assert any((buffer == -1).all() for buffer in device.buffers)  # the detector does hide them
+    assert handle.collect()[0] >= 0
 
 
 def decoding(tokens: list[int], blocks: list[int]) -> Sequence:
