@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from collections.abc import Sequence as SequenceOf
@@ -134,7 +135,7 @@ class Engine:
         return expired + outputs
 
     def _step_ahead(self, outputs: list[TokenOutput]) -> list[TokenOutput]:
-        """Launch the next step, then wait for the one before; if both fail, both are told of."""
+        """Launch the next step, then wait for the one before. If that fails, so does what was launched upon it."""
         before, self._in_flight = self._in_flight, None
         failures: list[StepFailedError] = []
         try:
@@ -144,12 +145,22 @@ class Engine:
         try:
             outputs += self._finish(before)
         except StepFailedError as error:
+            error.sequences += self._abandon()
             failures.append(error)
         if failures:
             failure = StepFailedError([sequence for error in failures for sequence in error.sequences])
             failure.outputs = outputs
             raise failure from failures[0]
         return outputs
+
+    def _abandon(self) -> list[Sequence]:
+        """Let the step in flight run out and fail: it read what a failed one should have written."""
+        launched, self._in_flight = self._in_flight, None
+        if launched is None:
+            return []
+        with contextlib.suppress(Exception):
+            launched.handle.collect()
+        return self.scheduler.fail(launched.plan)
 
     def _finish(self, launched: Launched | None) -> list[TokenOutput]:
         if launched is None:

@@ -31,6 +31,7 @@ class EngineMachine(RuleBasedStateMachine):
         host_slots=st.sampled_from([0, 3, 40]),
         mode=st.sampled_from(["recompute", "swap", "auto"]),
         overlap=st.booleans(),
+        ahead=st.booleans(),
         policy=st.booleans(),
         cap=st.integers(0, 3),
         reserve=st.sampled_from([0.0, 0.1]),

@@ -80,11 +80,22 @@ def test_a_step_that_fails_when_it_is_collected_ends_its_sequences_and_the_other
         engine.step()
     executor.run = running  # type: ignore[method-assign]
     assert caught.value.sequences == [touched]
-    with pytest.raises(StepFailedError) as caught:  # what was launched meanwhile wants a token that never came
-        engine.step()
-    assert caught.value.sequences == []
     run(engine)
     assert list(waiting.output) == lone_run(waiting.request.prompt, 9)
+    assert idle(engine)
+
+
+def test_what_was_launched_upon_a_failed_step_fails_with_it() -> None:
+    engine, executor = oracle_engine(slots=2, ahead=True)
+    touched = engine.add(request(4, 9))
+    engine.step()
+    late = engine.add(request(4, 9))  # joins the step that is launched while the first one runs
+    running, executor.run = executor.run, lambda plan, jobs: 1 / 0  # type: ignore[assignment,method-assign,return-value]
+    with pytest.raises(StepFailedError) as caught:
+        engine.step()
+    executor.run = running  # type: ignore[method-assign]
+    assert caught.value.sequences == [touched, late]
+    assert not engine.has_work
     assert idle(engine)
 
 
