@@ -125,6 +125,7 @@ def test_the_gpu_check_runs_engine_and_executor_with_nothing_but_torch_triton_an
     (tmp_path / "sitecustomize.py").write_text(REFUSE)
     program = (
         "import sys; sys.path.insert(0, sys.argv[1]); import gpu_check, torch\n"
+        "from kernels.paged_attention import triton_decode; triton_decode.PROGRAMS_PER_MULTIPROCESSOR = 1\n"
         "bench = gpu_check.Bench(torch.device('cpu'), float('inf'))\n"
         "for result in gpu_check._models(bench, gpu_check.Ceilings(1.0, 1.0)): print(result.name, result.value)\n"
     )
