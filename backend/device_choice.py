@@ -25,8 +25,8 @@ def chosen_device(config: EngineConfig) -> str:
     device = "cpu" if missing or config.device == "cpu" else "cuda"
     if device == "cpu" and config.dtype not in ("auto", "float32"):
         raise ConfigError(
-            f"parameter dtype: {config.dtype!r} needs a GPU; the CPU computes in float32 (weight_precision=int8 halves "
-            "what its matrices take)"
+            f"parameter dtype: {config.dtype!r} needs a GPU; the CPU computes in float32 (smaller matrices: "
+            "weight_precision=int8)"
         )
     if device == "cuda" and config.weight_precision != "float32":
         raise ConfigError(
