@@ -72,7 +72,8 @@ class Sequence:
     so far have run, keys and values in the pool. It may reach num_tokens while a step's token is not known yet.
     blocks: ids of the pool blocks that hold them, in order. host_slots: where a swapped-out sequence's blocks lie.
     capacity: tokens that the cursor may reach without asking for blocks; never beyond ``limit``, where the length ends.
-    ends: tokens that end it. watch: the request's stop watch.
+    ends: tokens that end it. watch: the request's stop watch. quiet_until: with fewer tokens than this, another one
+    that is none of its ends needs no further look: the sequence runs, has filled no block and is not at its length.
     """
 
     __slots__ = (
@@ -89,6 +90,7 @@ class Sequence:
         "num_prompt",
         "num_published",
         "published",
+        "quiet_until",
         "request",
         "reserved",
         "state",
@@ -113,6 +115,7 @@ class Sequence:
         self.awaits_token = False
         self.num_preemptions = 0
         self.num_charged = 0
+        self.quiet_until = 0
         self.state = State.WAITING
         self.finish_reason: FinishReason | None = None
         self.ends = request.sampling.end_ids | request.sampling.stop_ids

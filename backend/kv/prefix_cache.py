@@ -27,7 +27,7 @@ class Node:
         self.parent = parent
         self.tokens = tokens
         self.block = block
-        self.children: dict[Tokens, Node] = {}
+        self.children: dict[Tokens, Node] | None = None  # most nodes end a text and never have any
 
 
 class PrefixCache:
@@ -57,7 +57,7 @@ class PrefixCache:
         if node is None:
             return []
         for block in self._full_blocks(tokens, len(tokens) - 1):
-            child = node.children.get(block)
+            child = node.children.get(block) if node.children else None
             if child is None:
                 break
             found.append(child)
@@ -76,10 +76,12 @@ class PrefixCache:
 
     def publish(self, parent: Node, tokens: Tokens, block: int) -> Node | None:
         """Make a held block findable under its parent. None if the same content is there already: it stays private."""
-        if tokens in parent.children:
-            return None
+        children = parent.children
+        if children is None:
+            children = parent.children = {}
         node = Node(parent, tokens, block)
-        parent.children[tokens] = node
+        if children.setdefault(tokens, node) is not node:
+            return None
         self._nodes[block] = node
         self._pool.publish(block)
         return node
@@ -89,4 +91,5 @@ class PrefixCache:
         if node.children:
             raise PoolIntegrityError(f"block {block} evicted before the blocks that follow it")
         assert node.parent is not None
+        assert node.parent.children is not None
         del node.parent.children[node.tokens]

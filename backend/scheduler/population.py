@@ -85,6 +85,7 @@ class Population:
         sequence.awaits_token = sequence.num_computed == sequence.num_tokens
         self._residency.take_out(sequence, fence)
         sequence.state = State.WAITING
+        sequence.quiet_until = 0
         sequence.num_preemptions += 1
         self.num_preemptions += 1
         self.waiting.push(sequence)
@@ -95,6 +96,7 @@ class Population:
         if state is State.FINISHED:
             return False
         sequence.state = State.FINISHED
+        sequence.quiet_until = 0
         sequence.finish_reason = reason
         if state is State.WAITING:
             self.waiting.discard()
@@ -124,6 +126,8 @@ class Population:
         waiting = list(self.waiting)
         if any(s.state is not State.RUNNING for s in self.running) or len(waiting) != len(self.waiting):
             raise PoolIntegrityError("a sequence is in two places, or in none")
+        if any(s.quiet_until for s in waiting) or any(s.quiet_until > s.limit for s in self.running):
+            raise PoolIntegrityError("a sequence takes tokens unseen beyond its length, or while it does not run")
         if set(self.decoding) & set(self.prefilling):
             raise PoolIntegrityError("a sequence both prefills and decodes")
         self._residency.check_integrity(self.running, waiting)

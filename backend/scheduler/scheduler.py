@@ -189,27 +189,29 @@ class Scheduler:
         return outputs
 
     def _commit_decodes(self, decodes: list[Sequence], supply: Iterator[int], outputs: list[TokenOutput]) -> None:
-        """The hot loop: what Sequence.append does is spelt out for a token that ends nothing."""
-        running, size = State.RUNNING, self.settings.block_size
+        """The hot loop: nearly all tokens are quiet ones, for which one comparison and one look-up are enough."""
         # The pair that zip makes becomes the output as it is, past NamedTuple's slower constructor.
         new, output = tuple.__new__, outputs.append
         for pair in zip(decodes, supply, strict=False):
             sequence, token = pair
             known = sequence.tokens
-            filled = len(known)
-            if (
-                sequence.state is running
-                and filled < sequence.limit
-                and token not in sequence.ends
-                and sequence.watch is None
-            ):
+            if len(known) < sequence.quiet_until and token not in sequence.ends:
                 known.append(token)
                 output(new(TokenOutput, pair))
-            elif sequence.state is not State.FINISHED:
-                self._append(sequence, token, outputs)
-            if not filled % size and sequence.state is running:
+            else:
+                self._commit_decode(sequence, token, outputs)
+
+    def _commit_decode(self, sequence: Sequence, token: int, outputs: list[TokenOutput]) -> None:
+        """A token that may end its sequence, or is the first after a block has been filled."""
+        filled, size = len(sequence.tokens), self.settings.block_size
+        if sequence.state is not State.FINISHED:
+            self._append(sequence, token, outputs)
+        if sequence.state is State.RUNNING:
+            if not filled % size:
                 self.residency.publish(sequence, filled)
                 self.population.shares.charge(sequence)
+            if sequence.watch is None:
+                sequence.quiet_until = min(sequence.limit, filled - filled % size + size)
 
     def _commit_chunk(self, chunk: Chunk, token: int | None, outputs: list[TokenOutput]) -> None:
         sequence = chunk.sequence

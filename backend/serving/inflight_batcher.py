@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import gc
 import logging
 import os
 from collections.abc import Mapping
@@ -12,6 +11,7 @@ from typing import Any
 
 import triton_python_backend_utils as pb_utils
 
+from backend import garbage
 from backend.config import EngineConfig
 from backend.engine_builder import LoadedEngine, build_engine
 from backend.errors import InvalidRequest
@@ -89,9 +89,7 @@ class InflightBatcher:
             idle=lambda: not self._engine.num_open and self._requests.all_answered,
             stop=lambda: self._engine.stop("the server is shutting down and the time to finish is over"),
         )
-        # What is loaded stays; without it the collector's rounds cost a fraction of a step.
-        gc.collect()
-        gc.freeze()
+        garbage.settle()
         self._engine.start()
         self._watchdog.start()
         self._drain.start()

@@ -1,9 +1,9 @@
 """What schedule + commit cost in a step in which every sequence decodes, by the number of sequences that run.
 
-The real scheduler without an executor. Sizes take turns, so that a busy spell of the machine falls on all of them, and
-the median of the rounds counts: of the wall clock, and of this thread's processor time, which is what a machine that
-does nothing else would show, but for caches that the others have emptied. Prompts differ in length, so that as in
-service one sequence in sixteen needs a block in any one step.
+The real scheduler without an executor. Sizes take turns of some steps each, so that a busy spell of the machine falls
+on all of them, and the median counts: of the wall clock, and of this thread's processor time. The first step of a turn
+finds the caches filled by the other sizes, as after an executor that shares them; it is counted apart, as ``cold``.
+Prompts differ in length, so that as in service one sequence in sixteen needs a block in any one step.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import repeat
 from typing import Any, NamedTuple
 
+from backend import garbage
 from backend.kv.block_pool import BlockPool
 from backend.request import Request
 from backend.sampling_params import SamplingParams
@@ -24,6 +25,7 @@ from scripts.simulation.hardware import BLOCK_SIZE
 SIZES = (64, 256, 1024)
 LIMITS_MS = {256: 0.5, 1024: 2.0}
 _PROMPT, _TENANTS, _LEVELS = 64, 4, 3
+_TURN = 20
 
 
 class Cost(NamedTuple):
@@ -83,17 +85,20 @@ def _request(number: int, output: int) -> Request:
 def measure_costs(
     rounds: int = 400, sizes: tuple[int, ...] = SIZES, bar: Callable[..., Iterable[int]] = lambda r, **_: r
 ) -> Iterator[dict[str, Any]]:
-    """Medians in milliseconds per size. bar: wraps the rounds, as tqdm does."""
+    """Medians in milliseconds per size. rounds: steps of each size. bar: wraps the turns, as tqdm does."""
     steps = {size: SteadyStep(size, rounds) for size in sizes}
-    times: dict[int, list[Cost]] = {size: [] for size in sizes}
-    for _ in bar(range(rounds), desc="rounds", leave=False):
+    garbage.settle()  # as the serving process does
+    warm: dict[int, list[Cost]] = {size: [] for size in sizes}
+    cold: dict[int, list[Cost]] = {size: [] for size in sizes}
+    for begun in bar(range(0, rounds, _TURN), desc="turns", leave=False):
         for size, steady in steps.items():
-            times[size].append(steady.step()[0])
+            cold[size].append(steady.step()[0])
+            warm[size] += [steady.step()[0] for _ in range(min(_TURN, rounds - begun) - 1)]
     for size in sizes:
-        yield _line(size, times[size])
+        yield _line(size, warm[size], cold[size])
 
 
-def _line(size: int, costs: list[Cost]) -> dict[str, Any]:
+def _line(size: int, costs: list[Cost], cold: list[Cost]) -> dict[str, Any]:
     medians = Cost(*(round(statistics.median(column) * 1e3, 4) for column in zip(*costs, strict=True)))
     return {
         "running": size,
@@ -102,6 +107,7 @@ def _line(size: int, costs: list[Cost]) -> dict[str, Any]:
         "both_ms": medians.both,
         "processor_ms": medians.processor,
         "fastest_ms": round(min(cost.both for cost in costs) * 1e3, 4),
+        "cold_ms": round(statistics.median(cost.both for cost in cold) * 1e3, 4),
         "processor_us_per_sequence": round(medians.processor * 1e3 / size, 3),
         "limit_ms": LIMITS_MS.get(size),
     }
