@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import grpc
@@ -31,6 +31,14 @@ class Piece(NamedTuple):
 
     text: str
     tokens: int
+
+
+class Finished(NamedTuple):
+    """How a request among many ended: its number among them, its tokens, and the server's error if there was one."""
+
+    number: int
+    tokens: int
+    error: str
 
 
 class ServerError(Exception):
@@ -83,6 +91,23 @@ class Client:
         finally:
             call.cancel()
 
+    def generate_all(self, inputs: Sequence[Mapping[str, Any]], queue_priority: int = 0) -> Iterator[Finished]:
+        """Send all requests at once over one stream and yield each as it ends, refused ones too. Raises ServerError."""
+        tokens = [0] * len(inputs)
+        requests = [_request(one, queue_priority, str(number)) for number, one in enumerate(inputs)]
+        left = len(requests)
+        try:
+            for reply in self._stub.ModelStreamInfer(iter(requests)):
+                number = int(reply.infer_response.id)
+                tokens[number] += _piece(reply.infer_response).tokens
+                if reply.error_message or reply.infer_response.parameters["triton_final_response"].bool_param:
+                    yield Finished(number, tokens[number], " ".join(reply.error_message.split()))
+                    left -= 1
+        except grpc.RpcError as error:
+            raise ServerError(_details(error)) from error
+        if left:
+            raise ServerError(f"{left} requests had no end")
+
     def close(self) -> None:
         """Close the connection."""
         self._channel.close()
@@ -93,8 +118,10 @@ def _details(error: grpc.RpcError) -> str:
     return " ".join((details or str(error)).split())
 
 
-def _request(inputs: Mapping[str, Any], queue_priority: int) -> service_pb2.ModelInferRequest:
-    request = service_pb2.ModelInferRequest(model_name=MODEL)
+def _request(
+    inputs: Mapping[str, Any], queue_priority: int, request_id: str = ""
+) -> service_pb2.ModelInferRequest:  # fmt: skip
+    request = service_pb2.ModelInferRequest(model_name=MODEL, id=request_id)
     request.parameters["triton_enable_empty_final_response"].bool_param = True
     if queue_priority:
         request.parameters["priority"].uint64_param = queue_priority

@@ -66,33 +66,32 @@ class PriorityRun:
         return {**self._line(idle, urgent, unchanged, total), **flood}
 
     def _flood(self, idle: list[float]) -> dict[str, object]:
-        """All at once; what the queue cannot hold is refused while urgent requests come."""
-        with ThreadPoolExecutor(self._setting.flood) as pool:
-            begun = time.perf_counter()
-            futures = [pool.submit(self._flooding, begun) for _ in range(self._setting.flood)]
+        """All at once over one stream; what the queue cannot hold is refused while urgent requests come."""
+        with ThreadPoolExecutor(1) as pool:
+            flooding = pool.submit(self._flooding)
             time.sleep(0.5)
-            urgent = self._arrivals(futures)
-            refused = [seconds for seconds in (future.result() for future in futures) if seconds is not None]
+            urgent = self._arrivals([flooding])
+            served, refused = flooding.result()
         return {
             "requests": self._setting.flood,
+            "served": served,
             "refused": len(refused),
             "last_refused_after_ms": round(max(refused, default=0.0) * 1e3),
             "arrivals": len(urgent),
             **self._compared(idle, urgent),
         }
 
-    def _flooding(self, begun: float) -> float | None:
-        """One request of the flood: seconds until it was refused for want of room, None if it was served."""
-        inputs = self._inputs(self._prompt(8), self._setting.flood_tokens, LOW)
-        try:
-            tokens = sum(piece.tokens for piece in self._client.generate(inputs, LOW))
-        except ServerError as error:
-            if QUEUE_FULL not in str(error):
-                raise
-            return time.perf_counter() - begun
-        if tokens != self._setting.flood_tokens:
-            raise ServerError(f"a request of the flood got {tokens} of {self._setting.flood_tokens} tokens")
-        return None
+    def _flooding(self) -> tuple[int, list[float]]:
+        """How many were served, all to their end; and seconds until each refusal for want of room."""
+        tokens, count = self._setting.flood_tokens, self._setting.flood
+        inputs = [self._inputs(self._prompt(8), tokens, LOW) for _ in range(count)]
+        begun, refused = time.perf_counter(), []
+        for finished in self._client.generate_all(inputs, LOW):
+            if QUEUE_FULL in finished.error:
+                refused.append(time.perf_counter() - begun)
+            elif finished.error or finished.tokens != tokens:
+                raise ServerError(f"a request of the flood got {finished.tokens} of {tokens} tokens {finished.error}")
+        return count - len(refused), refused
 
     def _arrivals(self, lows: Sequence[Future[Any]]) -> list[float]:
         times = []

@@ -14,15 +14,17 @@ from tests.triton_client import ask, ask_all
 
 pytestmark = pytest.mark.server
 REPOSITORY = Path(__file__).resolve().parents[2] / "model_repository"
-BOUND = "dynamic_batching { default_queue_policy { max_queue_size: 1 timeout_action: REJECT } }\n"
+QUEUE = "priority_levels: 3 default_priority_level: 2"
+BOUND = f"{QUEUE} default_queue_policy {{ max_queue_size: 1 timeout_action: REJECT }}"
 
 
 @pytest.fixture(scope="module")
 def server(smollm2_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     repository = tmp_path_factory.mktemp("bounded") / "models"
     shutil.copytree(REPOSITORY, repository, ignore=shutil.ignore_patterns("__pycache__"))
-    with (repository / "preprocessing" / "config.pbtxt").open("a") as config:
-        config.write(BOUND)
+    config = repository / "preprocessing" / "config.pbtxt"
+    assert QUEUE in config.read_text()
+    config.write_text(config.read_text().replace(QUEUE, BOUND))
     yield from RunningServer.fixture(smollm2_dir, model_repository=repository, max_batch_size=8)
 
 
