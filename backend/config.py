@@ -71,6 +71,12 @@ class EngineConfig:
         "milliseconds, 0 = none",
         "step time that prompt chunks are cut to while others decode",
     )
+    max_step_ms: float = _knob(
+        150.0,
+        lambda v: 0 <= v < 1e9,
+        "milliseconds, 0 = none",
+        "step time that prompt chunks below level 1 are cut to, as an urgent arrival waits for a step to end",
+    )
     enable_overlap: bool = _knob(True, lambda v: True, "true or false", "plan a step before the last one is processed")
     weight_precision: str = _choice(
         "float32", WEIGHT_PRECISIONS, "how the CPU keeps matrices; int8: a scale per output"

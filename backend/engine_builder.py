@@ -21,6 +21,7 @@ from backend.model.config import ModelConfig
 from backend.scheduler.costs import PreemptionCosts, PreemptionMode
 from backend.scheduler.scheduler import Scheduler
 from backend.scheduler.settings import SchedulerSettings
+from backend.scheduler.step_time import StepTime
 
 # The compiled operations bring threads of their own; torch's would spin on the same cores.
 _TORCH_THREADS = 1
@@ -56,6 +57,7 @@ def assembled(config: EngineConfig, model: ModelConfig, parts: EngineParts) -> L
         HostPool(parts.num_host_slots),
         _measure_costs(config, parts),
     )
+    _teach(scheduler.step_time, parts)
     engine = Engine(
         scheduler, parts.executor, overlap=config.enable_overlap, ahead=parts.ahead, watch=_step_watch(config)
     )
@@ -86,6 +88,7 @@ def _settings(config: EngineConfig, max_seq_len: int) -> SchedulerSettings:
         free_block_reserve=config.free_block_reserve,
         ageing_seconds=config.ageing_seconds,
         target_step_seconds=config.target_inter_token_ms / 1e3,
+        max_step_seconds=config.max_step_ms / 1e3,
     )
 
 
@@ -97,6 +100,12 @@ def _measure_costs(config: EngineConfig, parts: EngineParts) -> PreemptionCosts:
         seconds_per_block=parts.executor.seconds_per_block(),
         mode=cast(PreemptionMode, config.preemption_mode),
     )
+
+
+def _teach(step_time: StepTime, parts: EngineParts) -> None:
+    """Measure a step of one token and a long one, so that the first requests are cut to size, too."""
+    for num_tokens in (1, parts.measured_tokens) * 4:
+        step_time.observe(num_tokens, num_tokens * parts.executor.seconds_per_token(num_tokens))
 
 
 def _step_watch(config: EngineConfig) -> Callable[[StepTrace], None]:

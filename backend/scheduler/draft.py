@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from operator import attrgetter
 
 from backend.request import Sequence
@@ -101,16 +101,33 @@ class StepDraft:
             self.decodes[:] = [s for s in self.decodes if s not in dropped]
 
     def _within_target(self, sequence: Sequence) -> int:
-        """Tokens that the step may take on without widening the gaps of streams that are no less urgent."""
-        target, level = self._settings.target_step_seconds, sequence.request.level
-        if not target or not any(s.request.level <= level for s in self.decodes):
+        """Tokens that the step may take on without being too long for whoever is in it, or may yet arrive."""
+        seconds = min(self._limits(sequence.request.level), default=None)
+        if seconds is None:
             return self._settings.max_num_tokens
-        fitting = self._step_time.tokens_within(target)
+        fitting = self._step_time.tokens_within(seconds)
         if fitting is None:
-            fitting = self._settings.max_num_tokens
-        planned = len(self.decodes) + self._num_chunk_tokens
+            return self._settings.max_num_tokens
         # Never nothing at all: both sides are to get on.
-        return max(fitting - planned, 0 if self.chunks else self._settings.block_size)
+        return max(fitting - self._planned, 0 if self.chunks else self._settings.block_size)
+
+    def _limits(self, level: int) -> Iterator[float]:
+        """Seconds that a step may take with another chunk of a level in it."""
+        settings = self._settings
+        if settings.target_step_seconds and any(s.request.level <= level for s in self.decodes):
+            yield settings.target_step_seconds
+        if settings.max_step_seconds and level > 1:
+            yield settings.max_step_seconds
+        if any(chunk.sequence.request.level < level for chunk in self.chunks):
+            urgent = self._planned - self._num_less_urgent_tokens(level)
+            yield self._step_time.predict(urgent) * (1 + settings.ride_along)
+
+    def _num_less_urgent_tokens(self, level: int) -> int:
+        return sum(chunk.num_tokens for chunk in self.chunks if chunk.sequence.request.level >= level)
+
+    @property
+    def _planned(self) -> int:
+        return len(self.decodes) + self._num_chunk_tokens
 
     def add_left_out(self) -> None:
         """Give what is left of the budget to prefilling sequences that have nothing in this step."""

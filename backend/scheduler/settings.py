@@ -21,6 +21,9 @@ class SchedulerSettings:
         could take from less urgent ones anyway.
     ageing_seconds: a waiter moves up one level in order per so many seconds; 0 = never.
     target_step_seconds: prompt chunks are cut so that a step with decoding sequences stays within this; 0 = no target.
+    max_step_seconds: prompt chunks of all but the most urgent level are cut so that a step stays within this, whatever
+        else is in it: a more urgent arrival has to wait for a step to end. 0 = no limit.
+    ride_along: share of a step's time by which less urgent prompts may lengthen it if it has a more urgent one's chunk.
     input_weight, output_weight: what a token costs its tenant's share.
     """
 
@@ -35,5 +38,7 @@ class SchedulerSettings:
     free_block_reserve: float = 0.02
     ageing_seconds: float = 0.0
     target_step_seconds: float = 0.0
+    max_step_seconds: float = 0.0
+    ride_along: float = 0.1
     input_weight: float = 1.0
     output_weight: float = 2.0

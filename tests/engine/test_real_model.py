@@ -31,6 +31,7 @@ def engine(request: pytest.FixtureRequest, smollm2_dir: Path) -> Iterator[Engine
         max_num_tokens=CHUNK,
         max_tokens_in_paged_kv_cache=2048,
         tokens_per_block=BLOCK,
+        max_step_ms=0.0,
         enable_kv_cache_reuse=False,
         preemption_mode=request.param,
         kv_cache_host_memory_bytes=1 << 28 if request.param == "swap" else 0,

@@ -63,9 +63,13 @@ def test_no_step_is_expected_to_take_less_than_nothing_nor_less_for_more_tokens(
 # --- chunks
 
 
-def streams(count: int, level: int, target: float, output: int = 600) -> tuple[Lab, list[Sequence]]:
-    """Sequences that decode, after steps of many sizes have taught the scheduler how long they take."""
-    lab = Lab(slots=count + 4, blocks=3000, step_tokens=512, base=BASE, slope=SLOPE, target_step_seconds=target)
+def streams(
+    count: int, level: int, target: float, output: int = 600, **settings: float
+) -> tuple[Lab, list[Sequence]]:  # fmt: skip
+    """Sequences that decode; steps of many sizes have taught the scheduler how long they take."""
+    lab = Lab(
+        slots=count + 4, blocks=3000, step_tokens=512, base=BASE, slope=SLOPE, target_step_seconds=target, **settings
+    )
     for size in (3, 40, 90, 7, 150, 20, 60, 11, 33):
         lab.add(size, 1)
         lab.step()
@@ -145,6 +149,39 @@ def test_a_flood_of_long_prompts_widens_no_gap_beyond_the_target_and_both_sides_
     assert steps >= 240
     assert answered >= 0.9 * steps * 32 / 800
     assert all(s.num_output >= 12.0 / (target + line(on_top)) for s in decoding)
+
+
+def knowing(**settings: float) -> Lab:
+    """A lab without a stream that knows how long its steps take."""
+    lab, _ = streams(0, 2, target=0.0, **settings)
+    return lab
+
+
+@pytest.mark.parametrize(("level", "chunks"), [(1, [400]), (2, [30, 30, 30]), (3, [30, 30, 30])])
+def test_prompts_below_the_most_urgent_level_are_cut_so_that_no_arrival_waits_long_for_a_step(
+    level: int, chunks: list[int]
+) -> None:
+    lab = knowing(max_step_seconds=line(30) + 1e-6)
+    lab.add(400, 2, level)
+    assert [c.num_tokens for plan in lab.steps(len(chunks)) for c in plan.chunks] == chunks
+
+
+def test_less_urgent_prompts_lengthen_a_step_with_a_more_urgent_one_by_a_tenth_at_most() -> None:
+    lab = knowing()
+    urgent, low = lab.add(200, 2, 1), lab.add(300, 2, 3)
+    plan = lab.step()
+    chunks = {c.sequence: c.num_tokens for c in plan.chunks}
+    assert chunks[urgent] == 200
+    assert chunks[low] == int((line(200) * 1.1 - BASE) / SLOPE + 1e-6) - 200
+    assert urgent.num_output == 1
+    assert [c.num_tokens for c in lab.step().chunks if c.sequence is low] == [300 - chunks[low]]
+    lab.run()
+
+
+def test_equally_urgent_prompts_share_a_step_as_its_tokens_allow() -> None:
+    lab = knowing()
+    first, second = lab.add(200, 2, 2), lab.add(300, 2, 2)
+    assert {c.sequence: c.num_tokens for c in lab.step().chunks} == {first: 200, second: 300}
 
 
 def test_without_a_target_the_same_flood_widens_the_gaps() -> None:

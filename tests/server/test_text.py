@@ -21,6 +21,7 @@ from tests.triton_client import Answer, ask_all
 
 pytestmark = pytest.mark.server
 NEW_TOKENS = 64
+FULL_CHUNKS = {"max_step_ms": 0}
 NIGHT = bool(os.environ.get("TESTS_NIGHTLY"))
 PROMPTS = VARIED if NIGHT else VARIED[2::3]
 GEMMA_PROMPTS = FOR_GEMMA if NIGHT else FOR_GEMMA[1::2]
@@ -38,12 +39,14 @@ def gemma3(gemma3_dir: Path) -> Reference:
 
 @pytest.fixture(scope="module")
 def chunked_server(request: pytest.FixtureRequest, smollm2_dir: Path) -> Iterator[RunningServer]:
-    yield from RunningServer.fixture(smollm2_dir, max_num_tokens=request.param, max_batch_size=16)
+    yield from RunningServer.fixture(
+        smollm2_dir, max_num_tokens=request.param, max_batch_size=16, parameter=FULL_CHUNKS
+    )
 
 
 @pytest.fixture(scope="module")
 def gemma_server(request: pytest.FixtureRequest, gemma3_dir: Path) -> Iterator[RunningServer]:
-    yield from RunningServer.fixture(gemma3_dir, max_num_tokens=request.param, max_batch_size=8)
+    yield from RunningServer.fixture(gemma3_dir, max_num_tokens=request.param, max_batch_size=8, parameter=FULL_CHUNKS)
 
 
 def answers(server: RunningServer, prompts: list[str], stream: bool, at_once: int) -> list[Answer]:
