@@ -13,7 +13,7 @@ POLICIES = ("max_utilization", "guaranteed_no_evict")
 PREEMPTION_MODES = ("auto", "recompute", "swap")
 DEVICES = ("auto", "cpu", "cuda")
 DTYPES = ("auto", "bfloat16", "float16", "float32")
-WEIGHT_PRECISIONS = ("float32", "int8")
+WEIGHT_PRECISIONS = ("auto", "float32", "int8")
 LOG_LEVELS = ("error", "warning", "info", "verbose")
 
 
@@ -79,7 +79,7 @@ class EngineConfig:
     )
     enable_overlap: bool = _knob(True, lambda v: True, "true or false", "plan a step before the last one is processed")
     weight_precision: str = _choice(
-        "float32", WEIGHT_PRECISIONS, "how the CPU keeps matrices; int8: a scale per output"
+        "auto", WEIGHT_PRECISIONS, "how the CPU keeps matrices; int8: a scale per output, which auto is there"
     )
     num_threads: int = _integer(0, 0, 1024, "CPU threads of the engine; 0 = one per core")
     sender_threads: int = _integer(2, 1, 64, "threads that hand responses to Triton Server")

@@ -28,7 +28,7 @@ def chosen_device(config: EngineConfig) -> str:
             f"parameter dtype: {config.dtype!r} needs a GPU; the CPU computes in float32 (smaller matrices: "
             "weight_precision=int8)"
         )
-    if device == "cuda" and config.weight_precision != "float32":
+    if device == "cuda" and config.weight_precision == "int8":
         raise ConfigError(
             f"parameter weight_precision: {config.weight_precision!r} is the CPU's; a GPU takes dtype instead"
         )

@@ -14,6 +14,8 @@ from launcher.options import DEFAULT_MODEL, model_cache
 from backend.checkpoint.default_model import ensure
 from backend.config import WEIGHT_PRECISIONS
 
+PRECISIONS = [precision for precision in WEIGHT_PRECISIONS if precision != "auto"]
+
 
 def main() -> int:
     """Run one measurement, and report a failure in one line."""
@@ -61,7 +63,7 @@ def _add_compare(kinds: Any) -> None:
     add("--model", default=DEFAULT_MODEL, help="as for scripts/serve (%(default)s)")
     add("--workload", type=Path, required=True, help="a JSON file: name -> [[prompt ids], length]")
     add("--rounds", type=int, default=3, help="(%(default)s)")
-    add("--precision", action="append", choices=WEIGHT_PRECISIONS, help="weights of ours; repeatable; all if absent")
+    add("--precision", action="append", choices=PRECISIONS, help="weights of ours; repeatable; all if absent")
     add(
         "--peer",
         action="append",
@@ -97,7 +99,7 @@ def _server(arguments: argparse.Namespace) -> None:
 def _compare(arguments: argparse.Namespace) -> None:
     from benchmarks import compare
 
-    contestants = compare.ours(arguments.model, arguments.workload, arguments.precision or list(WEIGHT_PRECISIONS))
+    contestants = compare.ours(arguments.model, arguments.workload, arguments.precision or PRECISIONS)
     contestants += [compare.peer(text, arguments.workload) for text in arguments.peer]
     results = compare.compete(contestants, arguments.rounds, arguments.json)
     baseline = arguments.baseline or contestants[0].name

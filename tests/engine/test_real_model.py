@@ -32,6 +32,7 @@ def engine(request: pytest.FixtureRequest, smollm2_dir: Path) -> Iterator[Engine
         max_tokens_in_paged_kv_cache=2048,
         tokens_per_block=BLOCK,
         max_step_ms=0.0,
+        weight_precision="float32",
         enable_kv_cache_reuse=False,
         preemption_mode=request.param,
         kv_cache_host_memory_bytes=1 << 28 if request.param == "swap" else 0,
@@ -127,7 +128,11 @@ def test_preempted_twice_running(engine: Engine, reference: Reference, sampling:
 @pytest.fixture(scope="module")
 def wide_engine(smollm2_dir: Path) -> Iterator[Engine]:
     config = EngineConfig(
-        model_dir=str(smollm2_dir), max_batch_size=32, max_num_tokens=64, max_tokens_in_paged_kv_cache=8192
+        model_dir=str(smollm2_dir),
+        max_batch_size=32,
+        max_num_tokens=64,
+        max_tokens_in_paged_kv_cache=8192,
+        weight_precision="float32",
     )
     engine = build_engine(config, progress=False).engine
     yield engine

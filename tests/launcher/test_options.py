@@ -29,6 +29,7 @@ def test_options_become_parameters_of_the_models_that_want_them(tmp_path):
         "inflight_batcher": {
             "model_dir": "checkpoint",
             "device": "auto",
+            "weight_precision": "auto",
             "log_level": "warning",
             "max_batch_size": "32",
             "max_num_tokens": "512",

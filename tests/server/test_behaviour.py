@@ -34,6 +34,7 @@ def server(smollm2_dir: Path, trace_file: Path) -> Iterator[RunningServer]:
         max_batch_size=32,
         kv_cache_tokens=POOL_TOKENS,
         max_seq_len=MAX_SEQ_LEN,
+        weight_precision="float32",
         parameter={"step_trace_file": trace_file},
     )
 

@@ -21,7 +21,7 @@ from tests.triton_client import Answer, ask_all
 
 pytestmark = pytest.mark.server
 NEW_TOKENS = 64
-FULL_CHUNKS = {"max_step_ms": 0}
+EXACT = {"max_step_ms": 0, "weight_precision": "float32"}  # whole chunks, and the weights of the reference
 NIGHT = bool(os.environ.get("TESTS_NIGHTLY"))
 PROMPTS = VARIED if NIGHT else VARIED[2::3]
 GEMMA_PROMPTS = FOR_GEMMA if NIGHT else FOR_GEMMA[1::2]
@@ -39,14 +39,12 @@ def gemma3(gemma3_dir: Path) -> Reference:
 
 @pytest.fixture(scope="module")
 def chunked_server(request: pytest.FixtureRequest, smollm2_dir: Path) -> Iterator[RunningServer]:
-    yield from RunningServer.fixture(
-        smollm2_dir, max_num_tokens=request.param, max_batch_size=16, parameter=FULL_CHUNKS
-    )
+    yield from RunningServer.fixture(smollm2_dir, max_num_tokens=request.param, max_batch_size=16, parameter=EXACT)
 
 
 @pytest.fixture(scope="module")
 def gemma_server(request: pytest.FixtureRequest, gemma3_dir: Path) -> Iterator[RunningServer]:
-    yield from RunningServer.fixture(gemma3_dir, max_num_tokens=request.param, max_batch_size=8, parameter=FULL_CHUNKS)
+    yield from RunningServer.fixture(gemma3_dir, max_num_tokens=request.param, max_batch_size=8, parameter=EXACT)
 
 
 def answers(server: RunningServer, prompts: list[str], stream: bool, at_once: int) -> list[Answer]:
