@@ -113,7 +113,7 @@ class Engine:
     def step(self) -> list[TokenOutput]:
         """Plan and launch a step, and take in the one before. Returns new tokens and ends. Raises StepFailedError."""
         self.wait()
-        expired = [TokenOutput(sequence, None) for sequence in self.scheduler.expire(self.clock())]
+        expired: list[TokenOutput] = [(sequence, None) for sequence in self.scheduler.expire(self.clock())]
         if self._ahead:
             return self._step_ahead(expired)
         done, tokens, self._tokens = self._in_flight, self._tokens, None

@@ -72,8 +72,8 @@ class StepPlan(NamedTuple):
         return ones + self.chunks
 
 
-class TokenOutput(NamedTuple):
-    """What a step brought one sequence: its new token, if any. Its finish_reason says whether it has ended."""
+TokenOutput = tuple[Sequence, int | None]
+"""What a step brought one sequence: its new token, if any. Its finish_reason says whether it has ended.
 
-    sequence: Sequence
-    token: int | None
+A plain pair: there is one per token, and a class of its own would cost as much again as taking the token in.
+"""

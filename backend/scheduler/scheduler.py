@@ -190,14 +190,13 @@ class Scheduler:
 
     def _commit_decodes(self, decodes: list[Sequence], supply: Iterator[int], outputs: list[TokenOutput]) -> None:
         """The hot loop: nearly all tokens are quiet ones, for which one comparison and one look-up are enough."""
-        # The pair that zip makes becomes the output as it is, past NamedTuple's slower constructor.
-        new, output = tuple.__new__, outputs.append
+        output = outputs.append
         for pair in zip(decodes, supply, strict=False):
             sequence, token = pair
             known = sequence.tokens
             if len(known) < sequence.quiet_until and token not in sequence.ends:
                 known.append(token)
-                output(new(TokenOutput, pair))
+                output(pair)
             else:
                 self._commit_decode(sequence, token, outputs)
 
@@ -223,7 +222,7 @@ class Scheduler:
     def _append(self, sequence: Sequence, token: int, outputs: list[TokenOutput]) -> None:
         reason = sequence.append(token)
         sequence.awaits_token = False
-        outputs.append(TokenOutput(sequence, token))
+        outputs.append((sequence, token))
         if reason is not None:
             self.end(sequence, reason)
 

@@ -146,7 +146,7 @@ class EngineThread:
         elif command.request_id in self._open:
             sequence = self._open[command.request_id].sequence
             self._engine.cancel(sequence)
-            self._deliver(TokenOutput(sequence, None))
+            self._deliver((sequence, None))
 
     def _admit(self, arrival: _Arrival) -> None:
         try:
@@ -173,21 +173,22 @@ class EngineThread:
         self._on_step()
 
     def _deliver(self, output: TokenOutput) -> None:
-        request_id = output.sequence.request.request_id
+        sequence, token = output
+        request_id = sequence.request.request_id
         found = self._open.get(request_id)
         if found is None:
             return  # cancelled between the step and now, and told so
-        if output.token is not None:
-            found.stream.deliver(output.token)
-        if output.sequence.finish_reason is not None:
-            found.stream.finish(output.sequence.finish_reason)
+        if token is not None:
+            found.stream.deliver(token)
+        if sequence.finish_reason is not None:
+            found.stream.finish(sequence.finish_reason)
             del self._open[request_id]
         self._senders.submit(found.stream, request_id)
 
     def _end_failed(self, error: StepFailedError) -> None:
         _log.error("an engine step failed; %d sequences end with an error", len(error.sequences), exc_info=error)
         for output in error.outputs:
-            if output.sequence.finish_reason is not FinishReason.ERROR:
+            if output[0].finish_reason is not FinishReason.ERROR:
                 self._deliver(output)
         for sequence in error.sequences:
             request_id = sequence.request.request_id

@@ -30,8 +30,8 @@ class BareEngine:
         while self._engine.has_work:
             outputs = self._engine.step()
             now = time.perf_counter()
-            for output in outputs:
-                times[output.sequence].arrivals.append((now, 1))
+            for sequence, _ in outputs:
+                times[sequence].arrivals.append((now, 1))
             progress.add(len(outputs))
         return list(times.values()), sum(len(ids) for ids, _ in requests)
 

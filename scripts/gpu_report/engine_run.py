@@ -88,7 +88,7 @@ def run(bench: Bench, model: Model, config: ModelConfig, weights: DecoderWeights
         engine.add(request)
     begin, produced = time.perf_counter(), 0
     while engine.has_work:
-        produced += sum(output.token is not None for output in engine.step())
+        produced += sum(token is not None for _, token in engine.step())
     seconds = time.perf_counter() - begin
     engine.close()
     asked = sum(request.sampling.max_tokens for request in requests)

@@ -21,6 +21,7 @@ _VLLM = {
     "free_block_reserve": 0.0,
     "ageing_seconds": 0.0,
     "target_step_seconds": 0.0,
+    "ride_along": 1e9,
 }
 
 

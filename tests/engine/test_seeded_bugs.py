@@ -57,7 +57,7 @@ def test_a_shared_prefix_found_by_less_than_its_tokens_is_caught(monkeypatch: py
 
     def any_child(cache: PrefixCache, salt: str, tokens: Any) -> list[Any]:
         found = match(cache, salt, tokens)
-        children = list((found[-1] if found else cache.root(salt)).children.values())
+        children = (found[-1] if found else cache.root(salt)).children()
         more = (len(found) + 1) * cache._block_size < len(tokens)
         return [*found, children[0]] if children and more else found
 

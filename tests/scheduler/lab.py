@@ -48,7 +48,7 @@ class Lab:
 
     def step(self) -> StepPlan:
         """Plan, compute and commit one step; ``outputs`` is what it brought."""
-        self.outputs = [TokenOutput(s, None) for s in self.scheduler.expire(self.now)]
+        self.outputs = [(s, None) for s in self.scheduler.expire(self.now)]
         plan = self.scheduler.schedule(self.now)
         tokens = [] if plan.empty else self.executor.launch(plan).collect()
         seconds = self._base + self._slope * plan.num_tokens

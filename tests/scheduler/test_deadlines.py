@@ -18,7 +18,7 @@ def test_what_expires_while_it_waits_is_dropped_without_running() -> None:
     while late.state is not State.FINISHED:
         lab.step()
     assert lab.now - 1.0 == 4.0  # found at the beginning of that step
-    assert [(o.sequence, o.token) for o in lab.outputs if o.token is None] == [(late, None)]
+    assert [output for output in lab.outputs if output[1] is None] == [(late, None)]
     assert late.finish_reason is FinishReason.TIMEOUT
     plans = lab.run()
     assert all(late not in plan.sequences for plan in (*lab.executor.plans, *plans))
@@ -34,7 +34,7 @@ def test_what_expires_while_it_runs_ends_with_what_it_has(overlap: bool) -> None
     given = []
     while engine.has_work:
         outputs = engine.step()
-        given += [o.token for o in outputs if o.sequence is late]
+        given += [token for s, token in outputs if s is late]
         engine.scheduler.check_integrity()
         clock.now += 1.0
     assert late.finish_reason is FinishReason.TIMEOUT
@@ -53,7 +53,7 @@ def test_no_time_at_all_means_no_run_at_all(patience: float) -> None:
     engine, executor = oracle_engine(clock=clock)
     hopeless = engine.add(request(6, 5, deadline=7.0 + patience))
     outputs = engine.step()
-    assert [(o.sequence, o.token) for o in outputs] == [(hopeless, None)]
+    assert outputs == [(hopeless, None)]
     assert hopeless.finish_reason is FinishReason.TIMEOUT
     assert executor.plans == []
     assert idle(engine)
@@ -85,7 +85,7 @@ def test_many_deadlines_end_each_in_its_turn_and_each_once() -> None:
     while lab.scheduler.has_work:
         began = lab.now
         lab.step()
-        ended += [(o.sequence, began) for o in lab.outputs if o.token is None]
+        ended += [(s, began) for s, token in lab.outputs if token is None]
     assert sorted(when for _, when in ended) == [3, 3, 5, 9, 12, 20]
     assert all(late[sequence] == when for sequence, when in ended)
 
@@ -124,7 +124,7 @@ def test_an_expiry_is_reported_though_the_step_of_the_same_call_fails(overlap: b
     with pytest.raises(StepFailedError) as caught:
         engine.step()
     assert late.finish_reason is FinishReason.TIMEOUT
-    assert [o.sequence for o in caught.value.outputs if o.token is None] == [late]
+    assert [s for s, token in caught.value.outputs if token is None] == [late]
 
 
 def test_what_has_ended_is_not_kept_until_its_deadline() -> None:

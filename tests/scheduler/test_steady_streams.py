@@ -138,10 +138,10 @@ def test_a_flood_of_long_prompts_widens_no_gap_beyond_the_target_and_both_sides_
         while sum(s.finish_reason is None for s in prompts[-3:]) < 3:
             prompts.append(lab.add(800, 2, level))
         lab.step()
-        for output in lab.outputs:
-            if output.sequence in last:
-                widest = max(widest, lab.now - last[output.sequence])
-                last[output.sequence] = lab.now
+        for sequence, _ in lab.outputs:
+            if sequence in last:
+                widest = max(widest, lab.now - last[sequence])
+                last[sequence] = lab.now
     assert widest <= target + line(on_top)
     # A step has 40 tokens at 50 ms, 8 of them the streams': 32 per step go into prompts of 800.
     steps = (lab.now - begun) / target

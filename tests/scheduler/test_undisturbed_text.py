@@ -140,10 +140,10 @@ def test_the_late_token_of_a_preempted_sequence_is_kept_and_handed_out_once() ->
     outputs = engine.step()
     # The step planned here has preempted it; the one before, which it was part of, brings its token all the same.
     assert (low.state, low.num_output) == (State.WAITING, known + 1)
-    assert [o.token for o in outputs if o.sequence is low] == [lone_run(low.request.prompt, 9)[known]]
-    given = [o.token for o in outputs if o.sequence is low]
+    assert [token for s, token in outputs if s is low] == [lone_run(low.request.prompt, 9)[known]]
+    given = [token for s, token in outputs if s is low]
     while engine.has_work:
-        given += [o.token for o in engine.step() if o.sequence is low]
+        given += [token for s, token in engine.step() if s is low]
     assert given == lone_run(low.request.prompt, 9)[known:]
     # It resumed with all it had: prompt and tokens, the late one with them, were computed anew without a gap.
     again = [c for plan in executor.plans for c in plan.chunks if c.sequence is low][1:]
@@ -201,7 +201,7 @@ def test_others_tokens_are_not_mixed_up_when_one_of_their_step_is_cancelled() ->
     lab.scheduler.end(gone, FinishReason.CANCELLED)
     lab.scheduler.finished(plan.step)
     outputs = lab.scheduler.commit(plan, tokens)
-    assert [o.sequence for o in outputs] == [first, last]
+    assert [s for s, _ in outputs] == [first, last]
     lab.run()
     for sequence in (first, last):
         assert list(sequence.output) == lone_run(sequence.request.prompt, 6)
