@@ -32,7 +32,7 @@ def main() -> int:
 
 def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/bench", description=__doc__)
-    kinds = parser.add_subparsers(required=True, metavar="engine|server|priority|compare")
+    kinds = parser.add_subparsers(required=True, metavar="engine|server|priority|compare|workload")
     engine = kinds.add_parser("engine", help="the engine in this process, without Triton Server")
     engine.add_argument("--model", default=DEFAULT_MODEL, help="as for scripts/serve (%(default)s)")
     engine.add_argument("--parameter", action="append", default=[], metavar="KEY=VALUE", help="an engine parameter")
@@ -51,6 +51,10 @@ def _parse() -> argparse.Namespace:
     )
     priority.set_defaults(measurement=_priority)
     _add_compare(kinds)
+    workload = kinds.add_parser("workload", help="write a file of workloads for the others")
+    workload.add_argument("file", type=Path)
+    workload.add_argument("--seed", type=int, default=1)
+    workload.set_defaults(measurement=_workload)
     for kind in (engine, server):
         kind.add_argument("--workload", type=Path, required=True, help="a JSON file: name -> [[prompt ids], length]")
         kind.add_argument("--only", action="append", default=[], metavar="NAME", help="run this workload; repeatable")
@@ -75,6 +79,12 @@ def _add_compare(kinds: Any) -> None:
     add("--json", type=Path, help="append all lines here")
     add("--chart", type=Path, help="write a PNG here")
     compare.set_defaults(measurement=_compare)
+
+
+def _workload(arguments: argparse.Namespace) -> None:
+    from benchmarks.workloads import write
+
+    write(arguments.file, arguments.seed)
 
 
 def _engine(arguments: argparse.Namespace) -> None:

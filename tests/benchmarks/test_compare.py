@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from scripts.benchmarks.compare import Contestant, Results, chart, compete, ours, peer, speedup, table
+from scripts.benchmarks.workloads import make_workloads
 
 # Prints the next of its figures each time it is run.
 COUNTS = """
@@ -60,3 +61,18 @@ def test_a_peers_command_gets_the_workload_and_ours_run_bare_and_served_at_each_
         peer("vllm", Path("/w.json"))
     names = [(c.name, c.served is None) for c in ours("smollm2", Path("/w.json"), ["int8"])]
     assert names == [("ours, engine, int8", True), ("ours, server, int8", False)]
+
+
+def test_workloads_are_those_of_their_description_and_of_their_seed() -> None:
+    made = make_workloads(seed=3)
+    assert {name: len(requests) for name, requests in made.items()} == {
+        "mixed32": 32,
+        "single": 1,
+        "prefix16": 16,
+        "long": 1,
+    }
+    assert all(32 <= len(ids) <= 256 and 32 <= n <= 128 for ids, n in made["mixed32"])
+    assert (len(made["long"][0][0]), made["long"][0][1]) == (4096, 64)
+    assert len({tuple(ids[:1024]) for ids, _ in made["prefix16"]}) == 1
+    assert len({tuple(ids) for ids, _ in made["prefix16"]}) == 16
+    assert made == make_workloads(seed=3) != make_workloads(seed=4)
