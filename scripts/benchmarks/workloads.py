@@ -1,4 +1,4 @@
-"""The workloads that `scripts/bench` compares engines on, drawn from a seed; token ids, so that all compute the same."""
+"""The workloads that `scripts/bench` compares engines on, drawn from a seed; token ids, so all compute the same."""
 
 from __future__ import annotations
 
