@@ -32,8 +32,8 @@ def ready(server: RunningServer) -> bool:
 
 def test_sigterm_lets_open_streams_finish_and_refuses_new_requests(smollm2_dir: Path) -> None:
     """What cannot finish within the grace gets an error that says so, not a broken connection."""
-    with RunningServer.start(smollm2_dir, max_batch_size=4, grace_seconds=5) as server:
-        short, long = stream(server, 40), stream(server, 4000)
+    with RunningServer.start(smollm2_dir, max_batch_size=4, grace_seconds=12) as server:
+        short, long = stream(server, 150), stream(server, 8000)
         time.sleep(1.0)
         server.process.send_signal(signal.SIGTERM)
         while ready(server):
@@ -45,9 +45,9 @@ def test_sigterm_lets_open_streams_finish_and_refuses_new_requests(smollm2_dir: 
         for thread, _ in (short, long):
             thread.join()
         assert server.process.wait(15) == 0
-    assert (short[1][0].error, short[1][0].num_output, short[1][0].reason) == ("", 40, "length")
+    assert (short[1][0].error, short[1][0].num_output, short[1][0].reason) == ("", 150, "length")
     assert "shutting down and the time to finish is over" in long[1][0].error
-    assert long[1][0].num_output > 40
+    assert long[1][0].num_output > 150
 
 
 @pytest.fixture(scope="module")
