@@ -17,7 +17,7 @@ from tests.engine.engines import idle, request
 from tests.reference import Reference
 
 pytestmark = pytest.mark.all_cores
-BLOCK, CHUNK, OUTPUT = 16, 48, 40
+BLOCK, CHUNK, OUTPUT = 16, 48, 24
 TEXT = "The lighthouse keeper counted the ships that passed in the night, and wrote their names in a book:"
 SAMPLED = {"temperature": 0.9, "top_p": 0.95, "seed": 7}
 SAMPLING = pytest.mark.parametrize("sampling", [{}, SAMPLED], ids=["greedy", "seeded"])

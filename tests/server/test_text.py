@@ -90,7 +90,7 @@ def test_smollm2_says_what_transformers_says(
 
 
 @pytest.mark.parametrize("chunked_server", [512], indirect=True)
-@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("stream", [True, pytest.param(False, marks=pytest.mark.nightly)])
 def test_smollm2_alone_says_what_transformers_says(
     chunked_server: RunningServer, smollm2: Reference, stream: bool
 ) -> None:
@@ -101,7 +101,7 @@ def test_smollm2_alone_says_what_transformers_says(
 
 @pytest.mark.parametrize(
     ("gemma_server", "stream", "at_once"),
-    matrix(8, every_day={(512, False, 8), (64, True, 8)}),
+    matrix(8, every_day={(64, True, 8)}),
     indirect=["gemma_server"],
 )
 def test_gemma3_says_what_transformers_says_beyond_its_window_too(
