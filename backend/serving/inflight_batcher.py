@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import logging
 import os
 from collections.abc import Mapping
@@ -21,7 +22,7 @@ from backend.serving.engine_thread import EngineThread
 from backend.serving.gate import Gate
 from backend.serving.inputs import Inputs
 from backend.serving.open_requests import OpenRequests
-from backend.serving.request_parser import SHOWN_NAMES, ParsedRequest, RequestParser, counter
+from backend.serving.request_parser import SHOWN_NAMES, ParsedRequest, RequestParser
 from backend.serving.response_stream import Failure, ResponseStream
 from backend.serving.sender_pool import SenderPool
 from backend.serving.triton_io import (
@@ -57,7 +58,7 @@ class InflightBatcher:
         self._parser = _parser(config, loaded)
         self._scheduler = loaded.engine.scheduler
         self._clock = loaded.engine.clock
-        self._numbers = counter()
+        self._numbers = itertools.count(1)  # of requests: both their id and their arrival order
         self._start(config, loaded)
         _log.info(
             "%s: %d slots, pool of %d tokens, at most %d tokens per request",

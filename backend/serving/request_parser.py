@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import secrets
 from collections.abc import Mapping
@@ -161,8 +160,3 @@ def _stop_words(inputs: Inputs) -> tuple[str, ...]:
         if len(word.encode()) > MAX_STOP_WORD_BYTES:
             raise InvalidRequest("stop_words", f"{len(word.encode())} bytes, at most {MAX_STOP_WORD_BYTES} are allowed")
     return tuple(words)
-
-
-def counter() -> itertools.count[int]:
-    """Numbers for requests: both their id and their arrival order."""
-    return itertools.count(1)

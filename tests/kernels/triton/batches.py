@@ -12,10 +12,10 @@ MIXED: list[Shape] = [(1, 1328), (5, 18), (129, 463)]
 HEAD_SIZES = [64, 80, 96, 128, 256]
 GROUPS = [1, 3, 4, 7, 8]
 BLOCK_SIZES = [16, 32, 64]
-__all__ = ["BLOCK_SIZES", "GROUPS", "HEAD_SIZES", "MIXED", "Case", "Shape", "agree", "make_case", "narrowed"]
+__all__ = ["BLOCK_SIZES", "GROUPS", "HEAD_SIZES", "MIXED", "Case", "Shape", "assert_agrees", "make_case", "narrowed"]
 
 
-def agree(
+def assert_agrees(
     launcher: Callable[..., Tensor],
     case: Case,
     *,

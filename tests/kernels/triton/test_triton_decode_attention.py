@@ -9,7 +9,7 @@ from kernels import launch
 from kernels.paged_attention import triton_decode
 from kernels.paged_attention.reference import paged_attention as reference_attention
 from kernels.paged_attention.triton_decode import paged_attention
-from tests.kernels.triton.batches import BLOCK_SIZES, GROUPS, HEAD_SIZES, agree, make_case, narrowed
+from tests.kernels.triton.batches import BLOCK_SIZES, GROUPS, HEAD_SIZES, assert_agrees, make_case, narrowed
 
 REPRESENTATIVE = [(64, 4, 16), (80, 3, 16), (96, 7, 32), (128, 1, 64), (256, 8, 16)]
 ALL = [*itertools.product(HEAD_SIZES, GROUPS, BLOCK_SIZES)]
@@ -27,12 +27,12 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_head_sizes_groups_and_block_sizes(size: int, group: int, block_size: int) -> None:
     case = make_case([(1, 131), (1, 33), (1, 5)], size=size, group=group, block_size=block_size)
-    agree(paged_attention, case, scale=size**-0.5)
+    assert_agrees(paged_attention, case, scale=size**-0.5)
 
 
 @pytest.mark.parametrize("lengths", [[1], [15, 16, 17], [127, 128, 129], [1328, 18, 463], [70, 0, 64, 1, 31, 0]])
 def test_lengths_around_tile_block_and_part_edges(lengths: list[int]) -> None:
-    agree(paged_attention, make_case([(1, n) for n in lengths], kv_heads=1, size=16, block_size=16))
+    assert_agrees(paged_attention, make_case([(1, n) for n in lengths], kv_heads=1, size=16, block_size=16))
 
 
 @pytest.mark.nightly
@@ -44,19 +44,21 @@ def test_every_length_around_every_edge(
     monkeypatch.setattr(launch, "limits", lambda _: launch.DeviceLimits(processors, 2**17))
     edges = [n + around for n in (16, 32, 64, 128, 256, 512) for around in (-1, 0, 1)]
     for length in edges:
-        agree(paged_attention, make_case([(1, length), (1, 40)], kv_heads=1, size=16, block_size=16), window=window)
+        assert_agrees(
+            paged_attention, make_case([(1, length), (1, 40)], kv_heads=1, size=16, block_size=16), window=window
+        )
 
 
 @pytest.mark.parametrize("softcap", [None, 1.5])
 @pytest.mark.parametrize("window", [1, 16, 17, 100])
 def test_windows_and_caps(window: int, softcap: float | None) -> None:
     case = make_case([(1, 200), (1, 13), (1, 16)], block_size=16)
-    agree(paged_attention, case, window=window, softcap=softcap)
+    assert_agrees(paged_attention, case, window=window, softcap=softcap)
 
 
 def test_narrow_numbers() -> None:
     case = narrowed(make_case([(1, 150), (1, 20)], size=64, block_size=16), torch.bfloat16)
-    agree(paged_attention, case, scale=0.125, tolerance=2e-2)
+    assert_agrees(paged_attention, case, scale=0.125, tolerance=2e-2)
 
 
 def test_one_long_sequence_is_spread_and_short_ones_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,7 +86,7 @@ def test_the_grid_does_not_depend_on_lengths(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(triton_decode, "split_attention_kernel", Spy())
     for lengths in ([1, 1], [300, 7]):
-        agree(paged_attention, make_case([(1, n) for n in lengths], block_size=16))
+        assert_agrees(paged_attention, make_case([(1, n) for n in lengths], block_size=16))
     assert grids[0] == grids[1]
 
 
@@ -112,4 +114,4 @@ def test_blocks_that_left_the_window_may_be_given_away() -> None:
 )
 def test_any_decode_batch(lengths: list[int], group: int, window: int | None, seed: int) -> None:
     case = make_case([(1, n) for n in lengths], kv_heads=1, group=group, block_size=16, seed=seed)
-    agree(paged_attention, case, window=window)
+    assert_agrees(paged_attention, case, window=window)

@@ -15,19 +15,19 @@ from kernels.rope_and_write import reference as fused_reference
 from kernels.rope_and_write import triton_kernel as fused_triton
 
 SIZES = [64, 80, 96, 128, 256]
-close = torch.testing.assert_close
+assert_close = torch.testing.assert_close
 
 
 @pytest.mark.parametrize("offset", [0.0, 1.0])
 @pytest.mark.parametrize("shape", [(3, 576), (1, 80), (2, 3, 64), (0, 8)])
 def test_rms_norm(shape: tuple[int, ...], offset: float) -> None:
     x, weight = torch.randn(shape) * 3, torch.randn(shape[-1])
-    close(norm_triton.rms_norm(x, weight, 1e-5, offset), norm_reference.rms_norm(x, weight, 1e-5, offset))
+    assert_close(norm_triton.rms_norm(x, weight, 1e-5, offset), norm_reference.rms_norm(x, weight, 1e-5, offset))
 
 
 def test_rms_norm_of_a_slice_of_heads() -> None:
     x, weight = torch.randn(3, 7, 16)[:, 2:5], torch.randn(16)
-    close(norm_triton.rms_norm(x, weight, 1e-5, 0.0), norm_reference.rms_norm(x, weight, 1e-5, 0.0))
+    assert_close(norm_triton.rms_norm(x, weight, 1e-5, 0.0), norm_reference.rms_norm(x, weight, 1e-5, 0.0))
 
 
 def test_rms_norm_of_large_narrow_numbers() -> None:
@@ -40,8 +40,8 @@ def test_add_rms_norm(dtype: torch.dtype) -> None:
     x, residual, weight = torch.randn(3, 96).to(dtype), torch.randn(3, 96).to(dtype), torch.randn(96).to(dtype)
     found, found_sum = add_triton.add_rms_norm(x, residual, weight, 1e-5, 0.0)
     expected, expected_sum = add_reference.add_rms_norm(x, residual, weight, 1e-5, 0.0)
-    close(found_sum, expected_sum, rtol=0, atol=0)
-    close(found, expected)
+    assert_close(found_sum, expected_sum, rtol=0, atol=0)
+    assert_close(found, expected)
 
 
 @pytest.mark.parametrize("activation", ["silu", "gelu_tanh"])
@@ -50,7 +50,7 @@ def test_gated_activation(size: int, activation: str) -> None:
     gate_up = torch.randn(3, 2 * size) * 3
     gate_up[0, :3] = torch.tensor([-90.0, 90.0, 0.0])
     found = gate_triton.gated_activation(gate_up, activation)
-    close(found, gate_reference.gated_activation(gate_up, activation), rtol=1e-5, atol=1e-5)
+    assert_close(found, gate_reference.gated_activation(gate_up, activation), rtol=1e-5, atol=1e-5)
 
 
 def test_an_unknown_activation_is_refused_by_name() -> None:
@@ -61,7 +61,7 @@ def test_an_unknown_activation_is_refused_by_name() -> None:
 @pytest.mark.parametrize("size", SIZES)
 def test_rope(size: int) -> None:
     x, angles = torch.randn(3, 13, size)[:, 2:11], torch.randn(3, size // 2) * 10
-    close(rope_triton.rope(x, angles.cos(), angles.sin()), rope_reference.rope(x, angles.cos(), angles.sin()))
+    assert_close(rope_triton.rope(x, angles.cos(), angles.sin()), rope_reference.rope(x, angles.cos(), angles.sin()))
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -72,7 +72,7 @@ def test_kv_write(size: int) -> None:
     found, expected = (torch.full((4, 3, 2, 5, 16, size), torch.nan, dtype=torch.bfloat16) for _ in range(2))
     write_triton.kv_write(k, v, found, 2, slots)
     write_reference.kv_write(k, v, expected, 2, slots)
-    close(found[1:], expected[1:], equal_nan=True, rtol=0, atol=0)
+    assert_close(found[1:], expected[1:], equal_nan=True, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("pool_dtype", [torch.float32, torch.bfloat16, torch.int8])
@@ -92,7 +92,7 @@ def test_norm_rotation_and_write_in_one(
         q = fused(qkv, angles.cos(), angles.sin(), pool, 1, slots, *norms, 1e-5, 0.0, scales)
         results.append((q, pool.float(), torch.zeros(0) if scales is None else scales))
     for expected, found in zip(*results, strict=True):
-        close(
+        assert_close(
             found,
             expected,
             rtol=1e-5 if narrow == torch.float32 else 1e-2,

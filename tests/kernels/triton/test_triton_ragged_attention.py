@@ -9,7 +9,16 @@ from kernels.launch import Schedule
 from kernels.paged_attention.reference import paged_attention as reference_attention
 from kernels.paged_attention.shapes import AttentionShape
 from kernels.paged_attention.triton_kernel import paged_attention
-from tests.kernels.triton.batches import BLOCK_SIZES, GROUPS, HEAD_SIZES, MIXED, Shape, agree, make_case, narrowed
+from tests.kernels.triton.batches import (
+    BLOCK_SIZES,
+    GROUPS,
+    HEAD_SIZES,
+    MIXED,
+    Shape,
+    assert_agrees,
+    make_case,
+    narrowed,
+)
 
 WIDE = AttentionShape(32, 32, Schedule(4, 2))
 REPRESENTATIVE = [(64, 4, 16), (80, 3, 32), (96, 7, 16), (128, 1, 64), (256, 8, 16)]
@@ -22,19 +31,19 @@ ALL = [*itertools.product(HEAD_SIZES, GROUPS, BLOCK_SIZES)]
 )
 def test_head_sizes_groups_and_block_sizes(size: int, group: int, block_size: int) -> None:
     case = make_case([(1, 67), (9, 33), (3, 5)], size=size, group=group, block_size=block_size)
-    agree(paged_attention, case, scale=size**-0.5)
+    assert_agrees(paged_attention, case, scale=size**-0.5)
 
 
 @pytest.mark.parametrize("block_size", [16, pytest.param(32, marks=pytest.mark.nightly)])
 def test_a_mixed_batch_of_one_long_decode_row_a_short_chunk_and_a_prompt(block_size: int) -> None:
-    agree(paged_attention, make_case(MIXED, kv_heads=1, group=4, size=64, block_size=block_size), scale=0.125)
+    assert_agrees(paged_attention, make_case(MIXED, kv_heads=1, group=4, size=64, block_size=block_size), scale=0.125)
 
 
 @pytest.mark.parametrize("window", [None, 17])
 @pytest.mark.parametrize("length", [1, 15, 16, 17, 31, 32, 33])
 def test_lengths_around_tile_and_block_edges(length: int, window: int | None) -> None:
     shapes: list[Shape] = [(1, length), (length, length), (-(-length // 2), length)]
-    agree(paged_attention, make_case(shapes, kv_heads=1, size=16, block_size=16), window=window, shape=WIDE)
+    assert_agrees(paged_attention, make_case(shapes, kv_heads=1, size=16, block_size=16), window=window, shape=WIDE)
 
 
 @pytest.mark.nightly
@@ -44,35 +53,35 @@ def test_lengths_around_tile_and_block_edges(length: int, window: int | None) ->
 def test_every_length_around_every_edge(length: int, window: int | None, tile: int) -> None:
     shapes: list[Shape] = [(1, length), (length, length), (-(-length // 2), length), (max(1, length - 16), length)]
     case = make_case(shapes, kv_heads=1, group=3, size=16, block_size=16)
-    agree(paged_attention, case, window=window, shape=AttentionShape(16, tile, Schedule(4, 2)))
+    assert_agrees(paged_attention, case, window=window, shape=AttentionShape(16, tile, Schedule(4, 2)))
 
 
 @pytest.mark.parametrize("softcap", [None, 1.5])
 @pytest.mark.parametrize("window", [1, 5, 16, 100])
 def test_windows_and_caps(window: int, softcap: float | None) -> None:
     case = make_case([(7, 19), (1, 13), (5, 5), (1, 1), (1, 40)])
-    agree(paged_attention, case, window=window, softcap=softcap)
+    assert_agrees(paged_attention, case, window=window, softcap=softcap)
 
 
 def test_a_cap_far_below_the_scores_saturates_without_nan() -> None:
-    agree(paged_attention, make_case([(3, 20)]), scale=1e4, softcap=0.5)
+    assert_agrees(paged_attention, make_case([(3, 20)]), scale=1e4, softcap=0.5)
 
 
 def test_the_prompt_shape_gives_what_the_decode_shape_gives() -> None:
     case = make_case([(70, 90), (1, 40)], size=64, block_size=16, kv_heads=1)
     for shape in (AttentionShape(128, 64, Schedule(8, 3)), AttentionShape(16, 32, Schedule(4, 3))):
-        agree(paged_attention, case, scale=0.125, shape=shape)
+        assert_agrees(paged_attention, case, scale=0.125, shape=shape)
 
 
 def test_a_tile_may_be_part_of_a_block() -> None:
     case = make_case([(5, 100), (1, 64)], block_size=64, size=16)
-    agree(paged_attention, case, shape=AttentionShape(16, 16, Schedule(4, 2)))
+    assert_agrees(paged_attention, case, shape=AttentionShape(16, 16, Schedule(4, 2)))
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_narrow_numbers(dtype: torch.dtype) -> None:
     case = narrowed(make_case([(1, 50), (6, 20)], size=64, block_size=16), dtype)
-    agree(paged_attention, case, scale=0.125, tolerance=2e-2)
+    assert_agrees(paged_attention, case, scale=0.125, tolerance=2e-2)
 
 
 def test_empty_sequences_and_rows_of_no_sequence_give_zeros() -> None:
@@ -126,7 +135,7 @@ def run_drawn(shapes: list[Shape], data: st.DataObject) -> None:
     )
     shape = AttentionShape(data.draw(st.sampled_from([16, 32])), data.draw(st.sampled_from([16, 32])), Schedule(4))
     window = data.draw(st.none() | st.integers(1, 40))
-    agree(paged_attention, case, window=window, softcap=data.draw(st.none() | st.floats(0.5, 30)), shape=shape)
+    assert_agrees(paged_attention, case, window=window, softcap=data.draw(st.none() | st.floats(0.5, 30)), shape=shape)
 
 
 SHAPES = st.lists(st.integers(1, 60).flatmap(lambda n: st.tuples(st.integers(1, n), st.just(n))), max_size=4)
@@ -148,4 +157,4 @@ def test_any_ragged_batch_at_length(shapes: list[Shape], data: st.DataObject) ->
 def test_the_comparison_sees_a_window_off_by_one() -> None:
     case = make_case([(7, 19), (1, 13)])
     with pytest.raises(AssertionError, match="not close"):
-        agree(lambda *a, **k: paged_attention(*a[:7], 6, a[8], **k), case, window=5)
+        assert_agrees(lambda *a, **k: paged_attention(*a[:7], 6, a[8], **k), case, window=5)
