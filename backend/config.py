@@ -72,7 +72,7 @@ class EngineConfig:
         "step time that prompt chunks are cut to while others decode",
     )
     max_step_ms: float = _knob(
-        150.0,
+        60.0,
         lambda v: 0 <= v < 1e9,
         "milliseconds, 0 = none",
         "step time that prompt chunks below level 1 are cut to, as an urgent arrival waits for a step to end",
