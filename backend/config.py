@@ -81,6 +81,9 @@ class EngineConfig:
     weight_precision: str = _choice(
         "auto", WEIGHT_PRECISIONS, "how the CPU keeps matrices; int8: a scale per output, which auto is there"
     )
+    batch_invariant: bool = _knob(
+        False, lambda v: True, "true or false", "the same bits for a row whatever shares its batch; CPU only, slower"
+    )
     num_threads: int = _integer(0, 0, 1024, "CPU threads of the engine; 0 = one per core")
     sender_threads: int = _integer(2, 1, 64, "threads that hand responses to Triton Server")
     exclude_input_in_output: bool = _knob(

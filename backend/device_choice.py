@@ -32,6 +32,10 @@ def chosen_device(config: EngineConfig) -> str:
         raise ConfigError(
             f"parameter weight_precision: {config.weight_precision!r} is the CPU's; a GPU takes dtype instead"
         )
+    if device == "cuda" and config.batch_invariant:
+        raise ConfigError(
+            "parameter batch_invariant: true needs device=cpu; a GPU's matrix products depend on the batch"
+        )
     return device
 
 

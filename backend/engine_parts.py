@@ -40,7 +40,7 @@ def cpu_parts(config: EngineConfig, model: ModelConfig, progress: bool) -> Engin
     """Executor and sizes on the CPU. Raises LoadError or MemoryError."""
     layout = kv_layout(config, model, torch.float32)
     precision = "int8" if config.weight_precision == "auto" else config.weight_precision
-    operations = cpu_operations(config.num_threads or os.cpu_count() or 1, precision)
+    operations = cpu_operations(config.num_threads or os.cpu_count() or 1, precision, config.batch_invariant)
     weights = load_weights(config.model_dir, model, progress=progress, pack=operations.pack_linear)
     free = sizing.available_memory()
     num_blocks = 1 + sizing.usable_blocks(config, model, layout, free, _SHARE_OF_MAIN_MEMORY)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from pathlib import Path
 from typing import Any
 
 from benchmarks.timing import load_workload, measure
 from generate_stream import Client, ServerError
+from launcher.command import available_cores
 from launcher.options import DEFAULT_MODEL, model_cache
 
 from backend.checkpoint.default_model import ensure
@@ -32,7 +34,7 @@ def main() -> int:
 
 def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/bench", description=__doc__)
-    kinds = parser.add_subparsers(required=True, metavar="engine|server|priority|compare|workload")
+    kinds = parser.add_subparsers(required=True, metavar="engine|server|priority|compare|workload|growth|profile")
     engine = kinds.add_parser("engine", help="the engine in this process, without Triton Server")
     engine.add_argument("--model", default=DEFAULT_MODEL, help="as for scripts/serve (%(default)s)")
     engine.add_argument("--parameter", action="append", default=[], metavar="KEY=VALUE", help="an engine parameter")
@@ -55,6 +57,7 @@ def _parse() -> argparse.Namespace:
     workload.add_argument("file", type=Path)
     workload.add_argument("--seed", type=int, default=1)
     workload.set_defaults(measurement=_workload)
+    _add_step(kinds)
     for kind in (engine, server):
         kind.add_argument("--workload", type=Path, required=True, help="a JSON file: name -> [[prompt ids], length]")
         kind.add_argument("--only", action="append", default=[], metavar="NAME", help="run this workload; repeatable")
@@ -79,6 +82,24 @@ def _add_compare(kinds: Any) -> None:
     add("--json", type=Path, help="append all lines here")
     add("--chart", type=Path, help="write a PNG here")
     compare.set_defaults(measurement=_compare)
+
+
+def _add_step(kinds: Any) -> None:
+    growth = kinds.add_parser("growth", help="time of a decode step over numbers of sequences and keys, on the CPU")
+    profile = kinds.add_parser("profile", help="where a decode step's time goes, on the CPU: a Markdown table")
+    for kind, sequences, keys in (
+        (growth, [1, 4, 16, 64], [128, 512, 1024, 2048, 4096]),
+        (profile, [1, 8, 32], [200]),
+    ):
+        kind.add_argument("--model", default=DEFAULT_MODEL, help="as for scripts/serve (%(default)s)")
+        kind.add_argument("--precision", choices=PRECISIONS, default="int8", help="of the weights (%(default)s)")
+        kind.add_argument("--batch-invariant", action="store_true")
+        kind.add_argument("--threads", type=int, default=available_cores(), help="(%(default)s)")
+        kind.add_argument("--repeats", type=int, default=9, help="steps that are timed (%(default)s)")
+        kind.add_argument("--sequences", type=int, nargs="+", default=sequences, help="(%(default)s)")
+        kind.add_argument("--keys", type=int, nargs="+", default=keys, help="of each sequence (%(default)s)")
+    growth.set_defaults(measurement=_growth)
+    profile.set_defaults(measurement=_profile)
 
 
 def _workload(arguments: argparse.Namespace) -> None:
@@ -117,6 +138,38 @@ def _compare(arguments: argparse.Namespace) -> None:
     print(compare.table(results, baseline))
     if arguments.chart:
         compare.chart(results, arguments.chart, f"{arguments.model}, medians of {arguments.rounds} rounds in turns")
+
+
+def _subject(arguments: argparse.Namespace) -> Any:
+    from benchmarks.decode_step import Subject
+
+    return Subject(
+        directory=ensure(arguments.model, model_cache()),
+        precision=arguments.precision,
+        threads=arguments.threads,
+        batch_invariant=arguments.batch_invariant,
+    )
+
+
+def _growth(arguments: argparse.Namespace) -> None:
+    from benchmarks.decode_step import growth, linear_fit
+
+    lines = []
+    for line in growth(_subject(arguments), arguments.sequences, arguments.keys, arguments.repeats):
+        print(json.dumps(line), flush=True)
+        lines.append(line)
+    for count in arguments.sequences:
+        fit = linear_fit([line for line in lines if line["sequences"] == count])
+        print(json.dumps({"sequences": count, **fit}), flush=True)
+
+
+def _profile(arguments: argparse.Namespace) -> None:
+    from benchmarks.step_profile import StepProfile
+
+    profile = StepProfile(_subject(arguments))
+    for count in arguments.sequences:
+        for keys in arguments.keys:
+            print(profile.report(count, keys, arguments.repeats), end="\n\n", flush=True)
 
 
 def _priority(arguments: argparse.Namespace) -> None:

@@ -17,14 +17,14 @@ _KERNELS = (
 )
 
 
-def make_operations(num_threads: int, weight_precision: str) -> Operations:
+def make_operations(num_threads: int, weight_precision: str, batch_invariant: bool) -> Operations:
     """As ``kernels.table.cpu_operations``; everything is compiled when it returns."""
     for kernel in _KERNELS:
         kernel.compile()
     team = Team(num_threads)
     norm, linear = CpuRmsNorm(team), CpuLinear(team, weight_precision)
     return Operations(
-        paged_attention=CpuPagedAttention(team),
+        paged_attention=CpuPagedAttention(team, batch_invariant),
         rope_and_write=CpuRopeAndWrite(team),
         rms_norm=norm,
         add_rms_norm=norm.add,

@@ -23,7 +23,7 @@ def _attend(arguments: Any, member: int, _members: int) -> None:
     index = take_task(p.control)
     while index < count:
         task = task_at(p, index)
-        if task.rows == 1:
+        if task.rows == 1 and p.invariant == 0:
             attend_single(p, task, scratch)
         else:
             attend_chunk(p, task, scratch)
@@ -33,13 +33,14 @@ def _attend(arguments: Any, member: int, _members: int) -> None:
 class CpuPagedAttention:
     """``kernels.paged_attention.reference.paged_attention``, float32.
 
-    Work is linear in the keys that rows see. Decode rows are summed in an order that their length alone decides.
+    Work is linear in the keys that rows see. Decode rows are summed in an order that their length alone decides, chunk
+    rows in another; with ``invariant`` every row in the chunks' order, whatever its chunk and batch, bit for bit.
     """
 
     kernels = (Kernel(plan), Kernel(_attend), Kernel(combine))
 
-    def __init__(self, team: Team) -> None:
-        self._team = team
+    def __init__(self, team: Team, invariant: bool = False) -> None:
+        self._team, self._invariant = team, invariant
         self._counts = torch.zeros(2, dtype=torch.int64)
         self._tasks = torch.empty(0, dtype=torch.int64)
         self._partials, self._scratch = torch.empty(0), torch.empty(0)
@@ -68,8 +69,8 @@ class CpuPagedAttention:
             block_stride, part_stride, head_stride, pool.shape[4], indices_of(block_tables, torch.int32), width,
             indices_of(query_start, torch.int32), indices_of(kv_lengths, torch.int32), sequences, q.shape[0],
             q.shape[1], pool.shape[3], q.shape[2], window or 0, out.data_ptr(), self._tasks.data_ptr(),
-            self._counts.data_ptr(), self._partials.data_ptr(), self._scratch.data_ptr(), scratch_size, scale,
-            softcap or 0.0, alone=True,
+            self._counts.data_ptr(), self._partials.data_ptr(), self._scratch.data_ptr(), scratch_size,
+            int(self._invariant), scale, softcap or 0.0, alone=True,
         )  # fmt: skip
         self._team.again(attend)
         if self._counts[1]:

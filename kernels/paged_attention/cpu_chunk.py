@@ -38,11 +38,11 @@ def _turn(keys: int, count: int, size: int, at: int, turned: int) -> None:
 
 @inline
 def _fetch_keys(p: Problem, task: Task, low: int, high: int, turned: int, values: int) -> None:
-    """Keys turned into panels, values ``[KEYS, padded]``; what is beyond the last key is 0, not what lies there."""
+    """Keys turned into panels, values ``[KEYS, padded]``; 0 for what the task does not see, not what lies there."""
     stride = padded(p.size)
-    if high - low < KEYS:
+    if high - low < KEYS or low < task.low:
         fill(turned, KEYS * p.size, np.float32(0))
-    position = low
+    position = max(low, task.low)
     while position < high:
         keys, count = key_address(p, task, position), run_length(p, position, high)
         _turn(keys, count, p.size, position - low, turned)
@@ -109,7 +109,8 @@ def attend_chunk(p: Problem, task: Task, scratch: int) -> None:
     fill(state, rows, LOWEST)
     fill(state + rows * 4, rows, np.float32(0))
     _fetch_queries(p, task, scratch, group)
-    for low in range(task.low, task.high, KEYS):
+    # Tiles begin at whole multiples, so that a row meets its keys in the same tiles whatever rows are beside it.
+    for low in range(task.low // KEYS * KEYS, task.high, KEYS):
         high = min(task.high, low + KEYS)
         _fetch_keys(p, task, low, high, turned, values)
         _product(rows, KEYS // WIDTH, scratch, p.size, turned, WIDTH, p.size * WIDTH, p.size, scores, 0)

@@ -126,7 +126,7 @@ def _server(options: list[str]) -> Iterator[str]:
             process.terminate()
 
 
-UNITS = {"prefix16": ("seconds", "s"), "long": ("seconds", "s")}
+UNITS = {"prefix16": ("seconds", "s"), "long": ("seconds", "s"), "long_first": ("seconds", "s")}
 """Workload -> figure that counts, and its unit; of the others it is output tokens per second."""
 _RATE = ("out_tok_s", "tok/s")
 

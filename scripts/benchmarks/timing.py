@@ -78,9 +78,9 @@ Runner = Callable[[list[tuple[list[int], int]], Progress], tuple[list[RequestTim
 
 
 def measure(peer: str, workload: Workload, run: Runner, only: list[str]) -> None:
-    """Warm up on the smallest workload, then run each once and print its JSON line."""
-    smallest = min(workload.values(), key=lambda requests: sum(length for _, length in requests))
-    _timed("warm-up", smallest, run)
+    """Warm up on the smallest workload turned round, so that no prefix of it stays; run each once and print."""
+    smallest = min(workload.values(), key=lambda requests: sum(len(ids) + length for ids, length in requests))
+    _timed("warm-up", [(ids[::-1], length) for ids, length in smallest], run)
     for name, requests in workload.items():
         if only and name not in only:
             continue

@@ -14,10 +14,11 @@ VOCABULARY = range(100, 40_000)
 
 
 def make_workloads(seed: int) -> dict[str, list[Request]]:
-    """Four kinds of load.
+    """Five kinds of load.
 
     mixed32: prompts of 32 to 256 tokens and outputs of 32 to 128, all there at once. single: one stream. prefix16: a
-    shared prefix of 1,024 tokens and short answers. long: one prompt of 4,096 tokens.
+    shared prefix of 1,024 tokens and short answers. long: one prompt of 4,096 tokens, 64 more. long_first: another
+    such prompt, and its first token only.
     """
     source = random.Random(seed)
 
@@ -30,6 +31,7 @@ def make_workloads(seed: int) -> dict[str, list[Request]]:
         "single": [(text(64), 128)],
         "prefix16": [(prefix + text(source.randint(4, 32)), source.randint(8, 16)) for _ in range(16)],
         "long": [(text(4096), 64)],
+        "long_first": [(text(4096), 1)],
     }
 
 

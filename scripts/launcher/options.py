@@ -62,6 +62,11 @@ def _add_engine_options(parser: argparse.ArgumentParser) -> None:
         default="auto",
         help="matrices on the CPU; auto is int8, a quarter of float32's memory traffic (%(default)s)",
     )
+    parser.add_argument(
+        "--batch-invariant",
+        action="store_true",
+        help="on the CPU, bit for bit the same answer whatever other requests share its steps; slower",
+    )
     number("--max-batch-size", 32, "sequences that run at the same time")
     number("--max-num-tokens", 512, "tokens that one step may compute")
     number("--max-seq-len", 0, "prompt and output tokens of one request, 0 = what model and pool allow")
@@ -134,6 +139,7 @@ def engine_parameters(arguments: argparse.Namespace, model: Path) -> dict[str, s
         "model_dir": str(model),
         "device": arguments.device,
         "weight_precision": arguments.weight_precision,
+        **({"batch_invariant": "true"} if arguments.batch_invariant else {}),
         "log_level": arguments.log_level,
         **{name: str(value) for name, value in counts.items() if value},
         **dict(arguments.parameter),

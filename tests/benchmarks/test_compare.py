@@ -70,6 +70,7 @@ def test_workloads_are_those_of_their_description_and_of_their_seed() -> None:
         "single": 1,
         "prefix16": 16,
         "long": 1,
+        "long_first": 1,
     }
     assert all(32 <= len(ids) <= 256 and 32 <= n <= 128 for ids, n in made["mixed32"])
     assert (len(made["long"][0][0]), made["long"][0][1]) == (4096, 64)

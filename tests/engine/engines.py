@@ -6,12 +6,12 @@ from typing import Any
 from backend.engine import Engine
 from backend.kv.block_pool import BlockPool
 from backend.kv.host_pool import HostPool
-from backend.request import Request, Sequence
+from backend.request import FinishReason, Request, Sequence
 from backend.sampling_params import SamplingParams
 from backend.scheduler.costs import PreemptionCosts
 from backend.scheduler.scheduler import Scheduler
 from backend.scheduler.settings import SchedulerSettings
-from tests.oracle import OracleExecutor
+from tests.oracle import OracleExecutor, lone_run
 
 BLOCK = 4
 _numbers = itertools.count(1)
@@ -78,3 +78,14 @@ def idle(engine: Engine) -> bool:
 
 def outputs(sequences: list[Sequence]) -> list[list[int]]:
     return [list(s.output) for s in sequences]
+
+
+def check_lone_runs(sequences: list[Sequence]) -> None:
+    """Each has all that it would have said alone; a cancelled one the beginning of it."""
+    for sequence in sequences:
+        expected = lone_run(sequence.request.prompt, sequence.request.sampling.max_tokens)
+        if sequence.finish_reason is FinishReason.CANCELLED:
+            assert list(sequence.output) == expected[: sequence.num_output]
+        else:
+            assert sequence.finish_reason is FinishReason.LENGTH
+            assert list(sequence.output) == expected

@@ -8,7 +8,7 @@ from backend.engine import StepFailedError, StepTrace
 from backend.errors import InvalidRequest
 from backend.kv.block_pool import PoolIntegrityError
 from backend.request import FinishReason
-from tests.engine.engines import BLOCK, idle, oracle_engine, outputs, request, run
+from tests.engine.engines import BLOCK, check_lone_runs, idle, oracle_engine, outputs, request, run
 from tests.oracle import lone_run
 
 shapes = st.lists(
@@ -37,13 +37,7 @@ def test_any_mix_of_arrivals_and_cancellations_leaves_every_other_text_untouched
         engine.scheduler.check_integrity()
         step += 1
         assert step < 2000
-    for sequence in sequences:
-        expected = lone_run(sequence.request.prompt, sequence.request.sampling.max_tokens)
-        if sequence.finish_reason is FinishReason.CANCELLED:
-            assert list(sequence.output) == expected[: sequence.num_output]
-        else:
-            assert sequence.finish_reason is FinishReason.LENGTH
-            assert list(sequence.output) == expected
+    check_lone_runs(sequences)
     assert idle(engine)
 
 

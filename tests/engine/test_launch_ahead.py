@@ -5,8 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backend.engine import StepFailedError
-from backend.request import FinishReason
-from tests.engine.engines import idle, oracle_engine, request, run
+from tests.engine.engines import check_lone_runs, idle, oracle_engine, request, run
 from tests.oracle import lone_run
 
 shapes = st.lists(
@@ -40,12 +39,7 @@ def test_any_mix_of_arrivals_and_cancellations_leaves_every_other_text_untouched
         engine.scheduler.check_integrity()
         step += 1
         assert step < 2000
-    for sequence in sequences:
-        expected = lone_run(sequence.request.prompt, sequence.request.sampling.max_tokens)
-        if sequence.finish_reason is FinishReason.CANCELLED:
-            assert list(sequence.output) == expected[: sequence.num_output]
-        else:
-            assert list(sequence.output) == expected
+    check_lone_runs(sequences)
     assert idle(engine)
 
 
