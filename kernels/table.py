@@ -1,5 +1,6 @@
 """The table of operations a decoder runs on: chosen once, at load, by device."""
 
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -93,9 +94,24 @@ class PackLinear(Protocol):
         ...
 
 
+class Recorder(Protocol):
+    """Runs again, in one call, what a set of operations has run, on what the same memory holds by then."""
+
+    def recording(self) -> AbstractContextManager[Any]:
+        """Record what runs within the context; gives what ``replay`` takes."""
+        ...
+
+    def replay(self, recording: Any) -> None:
+        """Run all of it again, in its order."""
+        ...
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Operations:
-    """One callable per operation. Every set of them computes the same; they differ in speed and device."""
+    """One callable per operation. Every set of them computes the same; they differ in speed and device.
+
+    recorder: of sets that can record, else None.
+    """
 
     paged_attention: PagedAttention
     rope_and_write: RopeAndWrite
@@ -104,6 +120,7 @@ class Operations:
     gated_activation: GatedActivation
     pack_linear: PackLinear
     linear: Linear
+    recorder: Recorder | None = None
 
 
 def reference_operations() -> Operations:

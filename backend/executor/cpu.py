@@ -7,6 +7,7 @@ compute thread  | ---------- step N ------------- |       | ---------- step N+1 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from collections.abc import Sequence as SequenceOf
 from concurrent.futures import Future, ThreadPoolExecutor
 
@@ -16,9 +17,11 @@ from torch import Tensor
 from backend.executor.block_copier import BlockCopier
 from backend.executor.step_inputs import Batch, build_batch
 from backend.model.batch import StepInputs
-from backend.model.decoder import Decoder
 from backend.sampling.sampler import SamplingRow, sample
 from backend.scheduler.plan import BlockCopies, StepPlan
+
+Forward = Callable[[StepInputs], Tensor]
+"""A step's inputs -> float32 logits ``[R, vocab_size]`` of its logit rows."""
 
 
 class RunningStep:
@@ -35,9 +38,9 @@ class RunningStep:
 class CpuExecutor:
     """Owns decoder, pool ``[num_blocks, layers, 2, kv_heads, block_size, head_dim]`` and the host's copy space."""
 
-    def __init__(self, decoder: Decoder, pool: Tensor, host: Tensor, num_threads: int) -> None:
-        """host: ``[host slots, *pool.shape[1:]]``. num_threads: of the computation."""
-        self._decoder = decoder
+    def __init__(self, forward: Forward, pool: Tensor, host: Tensor, num_threads: int) -> None:
+        """forward: of a decoder over the pool. host: ``[host slots, *pool.shape[1:]]``. num_threads: of torch."""
+        self._forward = forward
         self._pool = pool
         self._copier = BlockCopier(pool, host)
         self._last_tokens: dict[int, int] = {}
@@ -57,7 +60,7 @@ class CpuExecutor:
         self._copier.run(copies)
         if batch is None:
             return []
-        logits = self._decoder.forward(batch.fill(self._last_tokens), self._pool)
+        logits = self._forward(batch.fill(self._last_tokens))
         tokens = sample(logits, rows) if rows else []
         self._last_tokens = dict(zip(ids, tokens, strict=True))
         return tokens
@@ -68,7 +71,7 @@ class CpuExecutor:
 
         def run() -> float:
             start = time.perf_counter()
-            self._decoder.forward(inputs, self._pool)
+            self._forward(inputs)
             return (time.perf_counter() - start) / num_tokens
 
         return self._thread.submit(run).result()

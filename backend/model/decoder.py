@@ -1,5 +1,6 @@
 """The decoder: one forward pass for every family, over a paged pool."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -61,10 +62,26 @@ class Decoder:
         Returns:
             float32 ``[R, vocab_size]``, row ``i`` for row ``inputs.logit_rows[i]`` of the batch.
         """
-        layers = self._layers(inputs.positions)
-        hidden = F.embedding(inputs.token_ids, self._weights.embedding)
-        if self.config.embedding_scale != 1.0:
-            hidden = hidden * self._embedding_scale
+        normed = self.run_layers(self.embed(inputs.token_ids), self.rotations(inputs.positions), inputs, pool)
+        return self.logits(normed[inputs.logit_rows])
+
+    def embed(self, token_ids: Tensor) -> Tensor:
+        """int64 ``[T]`` -> ``[T, E]``, the residual stream before the first layer."""
+        hidden = F.embedding(token_ids, self._weights.embedding)
+        return hidden if self.config.embedding_scale == 1.0 else hidden * self._embedding_scale
+
+    def rotations(self, positions: Tensor) -> dict[RopeConfig, Rotation]:
+        """Of rows at these positions, int64 ``[T]``, for each kind of rotary embedding that the model has."""
+        return {
+            rope: rotation(frequencies, rope.attention_factor, positions)
+            for rope, frequencies in self._frequencies.items()
+        }
+
+    def run_layers(
+        self, hidden: Tensor, rotations: Mapping[RopeConfig, Rotation], inputs: StepInputs, pool: Tensor
+    ) -> Tensor:
+        """``[T, E]`` -> ``[T, E]``, normed for the head. Of the inputs, only what attention needs is read."""
+        layers = self._layers(rotations)
         normed = self._norm(hidden, layers[0].weights.attention_norm)
         # Each addition to the residual stream comes with the norm of what reads it next.
         for layer, next_norm in zip(layers, self._next_norms, strict=True):
@@ -72,18 +89,11 @@ class Decoder:
                 self._attention(normed, layer, inputs, pool), hidden, layer.weights.mlp_norm
             )
             normed, hidden = self._add_norm(self._mlp(normed, layer.weights), hidden, next_norm)
-        return self._logits(normed[inputs.logit_rows])
+        return normed
 
-    def _layers(self, positions: Tensor) -> list[_Layer]:
-        rotations = self._rotations(positions)
+    def _layers(self, rotations: Mapping[RopeConfig, Rotation]) -> list[_Layer]:
         parts = zip(self.config.layer_kinds, self._weights.layers, strict=True)
         return [_Layer(index, kind, weights, rotations[kind.rope]) for index, (kind, weights) in enumerate(parts)]
-
-    def _rotations(self, positions: Tensor) -> dict[RopeConfig, Rotation]:
-        return {
-            rope: rotation(frequencies, rope.attention_factor, positions)
-            for rope, frequencies in self._frequencies.items()
-        }
 
     def _attention(self, normed: Tensor, layer: _Layer, inputs: StepInputs, pool: Tensor) -> Tensor:
         config, weights, run = self.config, layer.weights, self._operations
@@ -121,7 +131,8 @@ class Decoder:
         output = run.linear(inner, weights.down, weights.down_bias)
         return self._optional_norm(output, weights.mlp_output_norm)
 
-    def _logits(self, normed: Tensor) -> Tensor:
+    def logits(self, normed: Tensor) -> Tensor:
+        """``[R, E]`` -> float32 ``[R, vocab_size]``."""
         logits = self._operations.linear(normed, self._weights.head, None).float()
         cap = self.config.final_softcap
         return logits if cap is None else cap * torch.tanh(logits / cap)

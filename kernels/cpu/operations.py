@@ -31,4 +31,5 @@ def make_operations(num_threads: int, weight_precision: str, batch_invariant: bo
         gated_activation=CpuGatedActivation(team),
         pack_linear=linear.pack,
         linear=linear,
+        recorder=team,
     )

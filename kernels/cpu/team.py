@@ -16,15 +16,19 @@ from __future__ import annotations
 
 import threading
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 from struct import pack_into
 from typing import Any
 
 import numba
 import numpy as np
+import torch
 from numba.core import types
+from torch import Tensor
 
 from kernels.cpu.jit import Kernel, compile_cached, inline
-from kernels.cpu.memory import exchange, fetch_add, invoke, load, relax, store
+from kernels.cpu.memory import exchange, fetch_add, invoke, load, longs, relax, store
 
 # POSIX semaphores of the C library, at an address; Any, as numba's stubs do not know what compiled code may call.
 _sem_post: Any = types.ExternalFunction("sem_post", types.int32(types.int64))
@@ -98,7 +102,8 @@ def _publish(control: int, code: int, arguments: int, members: int) -> None:
             _sem_post(_flag(control, member) + _LINE)
 
 
-def _run(control: int, code: int, arguments: int, members: int) -> None:
+@inline
+def _run_one(control: int, code: int, arguments: int, members: int) -> None:
     """Run one kernel to its end with up to ``members`` members, the caller among them."""
     if members == 1:
         store(control + _NEXT_TASK, 0)
@@ -113,6 +118,17 @@ def _run(control: int, code: int, arguments: int, members: int) -> None:
         spins += 1
         if spins > _BEFORE_YIELD:
             _sched_yield()
+
+
+def _run(control: int, code: int, arguments: int, members: int) -> None:
+    _run_one(control, code, arguments, members)
+
+
+def _run_all(control: int, calls: Any, count: int) -> None:
+    """Run ``[count, 3]`` calls, (code, arguments, members) each, one after another."""
+    words = longs(calls, count * 3)
+    for n in range(0, count * 3, 3):
+        _run_one(control, words[n], words[n + 1], words[n + 2])
 
 
 def _open(control: int, members: int) -> None:
@@ -132,6 +148,46 @@ def _entry(function: Any, words: int) -> Any:
     return compile_cached(name, lambda: numba.njit(signature, **options)(function))
 
 
+class Recording:
+    """Kernels in the order in which they ran, with their arguments and the memory they work on.
+
+    Each operation has two pieces of memory of each shape for its results and takes them in turns, as it would get
+    them from an allocator: so a result must have been used by the time the same operation has run twice more.
+    """
+
+    def __init__(self) -> None:
+        self._calls: list[tuple[int, int, int]] = []
+        self._packed: Any = None
+        self._kept: list[Any] = []
+        self._results: dict[tuple[str, tuple[int, ...]], list[Tensor]] = {}
+
+    def arguments(self) -> tuple[memoryview, int]:
+        """A block for a kernel's arguments, and its address."""
+        words = np.zeros(_MAX_ARGUMENTS, dtype=np.int64)
+        self._kept.append(words)
+        return words.data, words.ctypes.data
+
+    def add(self, code: int, arguments: int, members: int) -> None:
+        """A kernel that runs now."""
+        self._calls.append((code, arguments, members))
+
+    def empty(self, user: str, shape: tuple[int, ...]) -> Tensor:
+        """The piece whose turn it is."""
+        pieces = self._results.setdefault((user, shape), [torch.empty(shape), torch.empty(shape)])
+        pieces.reverse()
+        return pieces[0]
+
+    def keep(self, *things: Any) -> None:
+        """Hold memory for as long as the recording."""
+        self._kept.extend(things)
+
+    def calls(self) -> tuple[int, int]:
+        """Address and number of the calls."""
+        if self._packed is None:
+            self._packed = np.array(self._calls, dtype=np.int64)
+        return self._packed.ctypes.data, len(self._calls)
+
+
 class Team:
     """Threads for one engine. Not for use by two threads at a time."""
 
@@ -143,7 +199,8 @@ class Team:
         self.control = -(-self._memory.ctypes.data // _LINE) * _LINE
         words = np.zeros(_MAX_ARGUMENTS, dtype=np.int64)
         self._words, self._arguments = words.data, words.ctypes.data
-        self._run = _entry(_run, 4)
+        self._run, self._run_all = _entry(_run, 4), _entry(_run_all, 3)
+        self._recording: Recording | None = None
         serve, close = _entry(_serve, 3), _entry(_close, 2)
         _entry(_open, 2)(self.control, num_threads)
         for member in range(1, num_threads):
@@ -161,12 +218,46 @@ class Team:
             arguments: at most 64.
             alone: the caller does all the work.
         """
+        if self._recording is not None:
+            self._words, self._arguments = self._recording.arguments()
         pack_into(layout, self._words, 0, *arguments)
         self.again(kernel, alone=alone)
 
     def again(self, kernel: Kernel, *, alone: bool = False) -> None:
         """Run a kernel on the arguments of the one before."""
-        self._run(self.control, kernel.address, self._arguments, 1 if alone else self.num_threads)
+        members = 1 if alone else self.num_threads
+        if self._recording is not None:
+            self._recording.add(kernel.address, self._arguments, members)
+        self._run(self.control, kernel.address, self._arguments, members)
+
+    def empty(self, user: str, *shape: int) -> Tensor:
+        """Float32 memory for what an operation gives, whose name is ``user``."""
+        return torch.empty(shape) if self._recording is None else self._recording.empty(user, shape)
+
+    def keep(self, *tensors: Tensor) -> None:
+        """Memory that a kernel was just given and nobody else may hold for long."""
+        if self._recording is not None:
+            self._recording.keep(*tensors)
+
+    @property
+    def recorded(self) -> bool:
+        """Whether what runs now will run again, on other values."""
+        return self._recording is not None
+
+    @contextmanager
+    def recording(self) -> Iterator[Recording]:
+        """Record the kernels that run until the end of the context."""
+        before = self._words, self._arguments
+        self._recording = recording = Recording()
+        try:
+            yield recording
+        finally:
+            self._recording = None
+            self._words, self._arguments = before
+
+    def replay(self, recording: Recording) -> None:
+        """Run all kernels of a recording again, on what their memory holds now."""
+        self._run_all(self.control, *recording.calls())
 
     def close(self) -> None:
         """End the workers."""

@@ -3,7 +3,6 @@
 from typing import Any
 
 import numpy as np
-import torch
 from numba import carray
 from torch import Tensor
 
@@ -65,7 +64,7 @@ class CpuGatedActivation:
             raise ValueError(f"activation {activation!r}: expected 'silu' or 'gelu_tanh'")
         address, rows, stride = rows_of(gate_up)
         size = gate_up.shape[1] // 2
-        out = torch.empty((rows, size), dtype=torch.float32)
+        out = self._team.empty("gated_activation", rows, size)
         self._team.run(
             self.kernel, _LAYOUT, self._team.control, address, stride, rows, size, out.data_ptr(),
             _ACTIVATIONS[activation], alone=rows * size < _ALONE,

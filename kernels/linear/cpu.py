@@ -124,9 +124,10 @@ class CpuLinear:
         panels, depth, _ = weight.panels.shape
         if x.shape[1] != depth:
             raise ValueError(f"x has {x.shape[1]} columns, the weight {depth}")
-        out = torch.empty((rows, panels * WIDTH), dtype=torch.float32)
+        out = self._team.empty("linear", rows, panels * WIDTH)
         if bias is not None and bias.shape[0] % WIDTH:
             bias = F.pad(bias, (0, -bias.shape[0] % WIDTH))
+            self._team.keep(bias)
         self._team.run(
             self.kernel, _LAYOUT, self._team.control, address, stride, rows, depth, weight.panels.data_ptr(), panels,
             0 if weight.scale is None else weight.scale.data_ptr(), 0 if bias is None else bias.data_ptr(),

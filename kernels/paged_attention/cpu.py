@@ -59,9 +59,10 @@ class CpuPagedAttention:
     ) -> Tensor:
         """q ``[T, Hq, D]`` -> ``[T, Hq, D]``."""
         q_address, q_row, q_head = heads_of(q)
-        out = torch.empty(q.shape, dtype=torch.float32)
+        out = self._team.empty("paged_attention", *q.shape)
         block_stride, layer_stride, part_stride, head_stride = pool.stride()[:4]
         scratch_size = self._reserve(q.shape, pool.shape, block_tables.shape)
+        self._team.keep(self._counts, self._tasks, self._partials, self._scratch)
         sequences, width = block_tables.shape[0], block_tables.stride(0)
         plan, attend, combine = self.kernels
         self._team.run(
@@ -73,7 +74,7 @@ class CpuPagedAttention:
             int(self._invariant), scale, softcap or 0.0, alone=True,
         )  # fmt: skip
         self._team.again(attend)
-        if self._counts[1]:
+        if self._team.recorded or self._counts[1]:
             self._team.again(combine, alone=True)
         return out
 

@@ -171,7 +171,8 @@ def combine(arguments: Any, _member: int, _members: int) -> None:
     """Add up the partial results; for one member alone, as there is little to do."""
     p = problem_of(arguments)
     group, index = p.heads // p.kv_heads, 0
-    count = longs(p.counts, 2)[0]
+    counts = longs(p.counts, 2)
+    count = counts[0] if counts[1] > 0 else 0
     while index < count:
         task, parts = task_at(p, index), 1
         if task.partial >= 0:

@@ -3,7 +3,6 @@
 from typing import Any
 
 import numpy as np
-import torch
 from numba import carray
 from torch import Tensor
 
@@ -79,12 +78,12 @@ class CpuRmsNorm:
     def add(self, x: Tensor, residual: Tensor, weight: Tensor, eps: float, offset: float) -> tuple[Tensor, Tensor]:
         """``kernels.add_rms_norm.reference.add_rms_norm``."""
         (address, rows, stride), (added, _, added_stride) = rows_of(x), rows_of(residual)
-        total = torch.empty((rows, x.shape[1]), dtype=torch.float32)
+        total = self._team.empty("sum", rows, x.shape[1])
         source = (address, stride, 0, added, added_stride, total.data_ptr())
         return self._run(source, x, weight, eps, offset), total
 
     def _run(self, source: tuple[int, ...], x: Tensor, weight: Tensor, eps: float, offset: float) -> Tensor:
-        out = torch.empty(x.shape, dtype=torch.float32)
+        out = self._team.empty("norm", *x.shape)
         size = x.shape[-1]
         heads = x.shape[1] if x.dim() == 3 else 1
         self._team.run(

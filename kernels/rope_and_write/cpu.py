@@ -90,7 +90,7 @@ class CpuRopeAndWrite:
         _, _, _, kv_heads, block_size, size = pool.shape
         heads = qkv.shape[1] // size - 2 * kv_heads
         block_stride, layer_stride, part_stride = pool.stride()[:3]
-        out = torch.empty((rows, heads, size), dtype=torch.float32)
+        out = self._team.empty("rope_and_write", rows, heads, size)
         self._team.run(
             self.kernel, _LAYOUT, address, stride, rows, rows_of(cos)[0], rows_of(sin)[0],
             indices_of(slot_mapping, torch.int64), heads, kv_heads, size, pool.data_ptr() + layer * layer_stride * 4,

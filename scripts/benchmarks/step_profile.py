@@ -76,7 +76,8 @@ class StepProfile:
 
             return call
 
-        names = [field.name for field in dataclasses.fields(operations) if field.name != "pack_linear"]
+        others = ("pack_linear", "recorder")
+        names = [field.name for field in dataclasses.fields(operations) if field.name not in others]
         return dataclasses.replace(operations, **{name: watch(name, getattr(operations, name)) for name in names})
 
 

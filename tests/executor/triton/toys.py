@@ -2,7 +2,7 @@
 
 import sys
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -136,7 +136,8 @@ def expected(requests: list[Request]) -> list[list[int]]:
     config, weights = toy()
     results = []
     for request in requests:
-        executor = CpuExecutor(Decoder(config, weights, reference_operations()), poisoned_pool(40), _nothing(), 1)
+        decoder, pool = Decoder(config, weights, reference_operations()), poisoned_pool(40)
+        executor = CpuExecutor(partial(decoder.forward, pool=pool), pool, _nothing(), 1)
         engine = Engine(_scheduler(40, 1, 64), executor)
         results += run(engine, [request])
         engine.close()
