@@ -9,8 +9,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-import chat_prompt
 from generate_stream import Client, Piece, ServerError
+
+from backend.text import chat_template
 
 
 def main() -> int:
@@ -63,11 +64,11 @@ def _prompt(arguments: argparse.Namespace, client: Client) -> str:
     return template.render([*system, {"role": "user", "content": text}])
 
 
-def _template(client: Client) -> chat_prompt.ChatTemplate | None:
+def _template(client: Client) -> chat_template.ChatTemplate | None:
     place = Path(client.parameter("preprocessing", "tokenizer_dir"))
     if not place.exists():
         raise ServerError(f"the server's tokenizer ({place}) is not on this machine; use --raw")
-    return chat_prompt.find(place)
+    return chat_template.find(place)
 
 
 def _inputs(arguments: argparse.Namespace, prompt: str) -> dict[str, Any]:

@@ -6,6 +6,7 @@ Uses jinja2 alone: loading the tokenizer itself would take longer than the first
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
@@ -18,17 +19,32 @@ class ChatTemplate(NamedTuple):
     special_tokens: dict[str, str]
     added_prefix: str = ""
 
-    def render(self, messages: list[dict[str, str]]) -> str:
-        """The prompt that asks the model to answer `messages`; raises ValueError with the template's complaint."""
+    def render(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None = None) -> str:
+        """The prompt that asks the model to answer `messages`; raises ValueError with the template's complaint.
+
+        tools: descriptions of functions, which a template without `reads_tools` leaves out.
+        """
         import jinja2
 
+        values = {"messages": messages, "tools": tools, "documents": None, "add_generation_prompt": True}
         try:
             template = _environment().from_string(self.source)
-            text = str(template.render(messages=messages, add_generation_prompt=True, **self.special_tokens))
+            text = str(template.render(**values, **self.special_tokens))
         except jinja2.TemplateError as error:
             raise ValueError(f"the model's chat template: {error}") from error
         # The server tokenizes with special tokens: with the template's own there would be two.
         return text.removeprefix(self.added_prefix)
+
+    @property
+    def reads_tools(self) -> bool:
+        """Whether the template looks at `tools`; raises ValueError where it is no template at all."""
+        import jinja2
+        from jinja2.meta import find_undeclared_variables
+
+        try:
+            return "tools" in find_undeclared_variables(_environment().parse(self.source))
+        except jinja2.TemplateError as error:
+            raise ValueError(f"the model's chat template: {error}") from error
 
 
 def find(directory: Path) -> ChatTemplate | None:

@@ -1,0 +1,287 @@
+"""A valid request -> prompts and the ensemble's inputs, or a refusal that names OpenAI's field.
+
+Whatever the running server has no input for is refused, unless it is asked for with the value that means nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from backend.gateway.fields import ChatRequest, CommonFields, CompletionRequest, Message, ResponseFormat
+from backend.gateway.problems import ApiError, refused
+from backend.gateway.served_model import ServedModel
+from backend.gateway.triton_wire import LOG_PROB_OUTPUTS, OUTPUTS, TOP_OUTPUTS
+
+_PLAIN = {
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "top_k": "top_k",
+    "min_p": "min_p",
+    "presence_penalty": "presence_penalty",
+    "frequency_penalty": "frequency_penalty",
+    "repetition_penalty": "repetition_penalty",
+    "min_tokens": "min_tokens",
+    "ignore_eos": "ignore_eos",
+    "priority": "priority",
+    "cache_salt": "cache_salt",
+    "n": "num_return_sequences",
+}
+"""Field -> the ensemble's input that means the same."""
+
+_NEUTRAL: dict[str, object] = {
+    "top_k": 0,
+    "min_p": 0.0,
+    "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
+    "repetition_penalty": 1.0,
+    "min_tokens": 0,
+    "ignore_eos": False,
+    "cache_salt": "",
+    "n": 1,
+}
+"""Values that ask for nothing; they are not sent."""
+
+_NAMES = {input_name: field for field, input_name in _PLAIN.items()} | {
+    "max_tokens": "max_tokens",
+    "stop_words": "stop",
+    "seed": "seed",
+    "embedding_bias_words": "logit_bias",
+    "embedding_bias_weights": "logit_bias",
+    "logit_bias_ids": "logit_bias",
+    "logit_bias_weights": "logit_bias",
+    "return_log_probs": "logprobs",
+    "num_log_probs": "logprobs",
+    "guided_decoding_guide_type": "response_format",
+    "guided_decoding_guide": "response_format",
+    "tenant": "user",
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Headers:
+    """What a request may say by headers; "" when absent."""
+
+    priority: str = ""
+    tenant: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ask:
+    """What to ask of the server: one request per prompt, each with the same inputs.
+
+    level: for the server's queue, 0 = its default; the engine's is among the inputs. names: the ensemble's input -> the
+    client's field. open_ended: no limit was named, so that the answer may be as long as there is room. n: choices per
+    prompt. echo: whether the prompt comes first. num_top: alternatives per token, None without log-probabilities.
+    """
+
+    prompts: tuple[str, ...]
+    inputs: Mapping[str, Any]
+    outputs: tuple[str, ...]
+    level: int
+    names: Mapping[str, str]
+    open_ended: bool
+    n: int
+    echo: bool = False
+    num_top: int | None = None
+
+
+def chat(body: ChatRequest, headers: Headers, model: ServedModel, default_max_tokens: int) -> Ask:
+    """Raises ApiError."""
+    if body.top_logprobs is not None and not body.logprobs:
+        raise refused("top_logprobs", "is allowed with logprobs only")
+    if body.max_tokens is not None and body.max_completion_tokens not in (None, body.max_tokens):
+        raise refused("max_tokens", "differs from max_completion_tokens, of which it is the older name")
+    limit_field = "max_completion_tokens" if body.max_completion_tokens is not None else "max_tokens"
+    limit = body.max_completion_tokens or body.max_tokens
+    num_top = (body.top_logprobs or 0) if body.logprobs else None
+    names = _NAMES | {"text_input": "messages", "max_tokens": limit_field, "num_log_probs": "top_logprobs"}
+    return _ask(
+        body,
+        headers,
+        model,
+        prompts=(_rendered(body, model),),
+        inputs={"max_tokens": limit or default_max_tokens},
+        names=names,
+        open_ended=limit is None,
+        num_top=num_top,
+    )
+
+
+def completion(body: CompletionRequest, headers: Headers, model: ServedModel) -> Ask:
+    """Raises ApiError."""
+    if body.best_of not in (None, body.n):
+        raise refused("best_of", f"{body.best_of} differs from n; choosing among more answers is not supported")
+    if body.echo and body.logprobs is not None:
+        raise refused("echo", "is not supported with logprobs")
+    return _ask(
+        body,
+        headers,
+        model,
+        prompts=(body.prompt,) if isinstance(body.prompt, str) else tuple(body.prompt),
+        inputs={"max_tokens": body.max_tokens},
+        names=_NAMES | {"text_input": "prompt"},
+        open_ended=False,
+        num_top=body.logprobs,
+        echo=body.echo,
+    )
+
+
+def _ask(
+    body: CommonFields,
+    headers: Headers,
+    model: ServedModel,
+    *,
+    prompts: tuple[str, ...],
+    inputs: dict[str, Any],
+    names: dict[str, str],
+    open_ended: bool,
+    num_top: int | None,
+    echo: bool = False,
+) -> Ask:
+    if body.stream_options is not None and not body.stream:
+        raise refused("stream_options", "is allowed with stream only")
+    if headers.tenant:
+        names = names | {"tenant": "x-tenant"}
+    level = _level(body, headers)
+    if body.priority is None and headers.priority:
+        names = names | {"priority": "x-priority"}
+    inputs = inputs | _plain_inputs(body) | _word_inputs(body, headers) | ({"priority": level} if level else {})
+    inputs |= _bias(body, model) | _guide(body.response_format) | _log_probs(num_top)
+    outputs = OUTPUTS + (LOG_PROB_OUTPUTS if num_top is not None else ()) + (TOP_OUTPUTS if num_top else ())
+    _check_served(inputs, outputs, model, names)
+    return Ask(
+        prompts=tuple(_sendable(names["text_input"], prompt) for prompt in prompts),
+        inputs=inputs,
+        outputs=outputs,
+        level=max(level, 0),
+        names=names,
+        open_ended=open_ended,
+        n=max(body.n, 1),
+        echo=echo,
+        num_top=num_top,
+    )
+
+
+def _plain_inputs(body: CommonFields) -> dict[str, Any]:
+    given = {name: getattr(body, name) for name in _PLAIN if name != "priority"}
+    wanted = {name: value for name, value in given.items() if value is not None and value != _NEUTRAL.get(name)}
+    inputs: dict[str, Any] = {_PLAIN[name]: _encoded(name, value) for name, value in wanted.items()}
+    if body.seed is not None:
+        inputs["seed"] = body.seed % (1 << 64)
+    return inputs
+
+
+def _word_inputs(body: CommonFields, headers: Headers) -> dict[str, Any]:
+    stop = [body.stop] if isinstance(body.stop, str) else body.stop or []
+    tenant = headers.tenant or body.user
+    inputs: dict[str, Any] = {"stop_words": [_encoded("stop", word) for word in stop]} if stop else {}
+    return inputs | ({"tenant": _encoded("user", tenant)} if tenant else {})
+
+
+def _level(body: CommonFields, headers: Headers) -> int:
+    """The level asked for, in the body or by header; 0 for none. Whether there is such a level says the server."""
+    if body.priority is not None or not headers.priority:
+        return body.priority or 0
+    text = headers.priority.strip()
+    if not (text.isascii() and text.removeprefix("-").isdigit() and len(text) < 10):
+        raise refused("x-priority", "is not an integer")
+    return int(text)
+
+
+def _bias(body: CommonFields, model: ServedModel) -> dict[str, Any]:
+    """OpenAI's clients name tokens by id, the ensemble by the text that the tokenizer reads as the token."""
+    if not body.logit_bias:
+        return {}
+    words = []
+    for key in body.logit_bias:
+        if not (key.isascii() and key.isdecimal() and len(key) < 10 and int(key) < len(model.vocabulary)):
+            raise refused("logit_bias", f"a key is no token id, allowed is [0, {len(model.vocabulary) - 1}]")
+        word = model.vocabulary.word(int(key))
+        if word is None:
+            raise refused("logit_bias", f"token {int(key)} has no text of its own, by which the server could be told")
+        words.append(word.encode())
+    return {"embedding_bias_words": words, "embedding_bias_weights": list(body.logit_bias.values())}
+
+
+def _guide(form: ResponseFormat | None) -> dict[str, Any]:
+    if form is None or form.type == "text":
+        return {}
+    if form.type == "json_object":
+        return {"guided_decoding_guide_type": b"json"}
+    if form.json_schema is None:
+        raise refused("response_format", "json_schema is required with this type")
+    schema = json.dumps(form.json_schema.schema_, ensure_ascii=True).encode()
+    return {"guided_decoding_guide_type": b"json_schema", "guided_decoding_guide": schema}
+
+
+def _log_probs(num_top: int | None) -> dict[str, Any]:
+    if num_top is None:
+        return {}
+    return {"return_log_probs": True} | ({"num_log_probs": num_top} if num_top else {})
+
+
+def _check_served(
+    inputs: Mapping[str, Any], outputs: Sequence[str], model: ServedModel, names: Mapping[str, str]
+) -> None:
+    """Refuse by name what the running server has no input or output for."""
+    for name in inputs:
+        if name not in model.tensors.inputs:
+            raise refused(names.get(name, name), "the running server does not support it", "unsupported_parameter")
+    if not model.tensors.outputs.issuperset(outputs):
+        raise refused("logprobs", "the running server does not support it", "unsupported_parameter")
+
+
+def _rendered(body: ChatRequest, model: ServedModel) -> str:
+    if model.template is None:
+        raise ApiError(400, "the served model has no chat template; /v1/completions takes plain text",
+                       code="no_chat_template")  # fmt: skip
+    tools = body.tools if body.tool_choice != "none" else None
+    if body.tools and not model.reads_tools:
+        raise refused("tools", "the chat template of the served model has no tools", "unsupported_parameter")
+    try:
+        return model.template.render([_for_template(message) for message in body.messages], tools or None)
+    except ValueError as error:
+        raise refused("messages", str(error)) from None
+    except Exception:  # a template is a program, which nobody wrote with every message in mind
+        raise refused("messages", "the model's chat template cannot take these messages") from None
+
+
+def _for_template(message: Message) -> dict[str, Any]:
+    """What templates are written against: text in place of parts, arguments as objects, no developer."""
+    given = message.model_dump(exclude_none=True, exclude={"refusal", "annotations"})
+    if message.role == "developer":
+        given["role"] = "system"
+    if not isinstance(message.content, str):
+        given["content"] = "\n".join(part.text for part in message.content or ())
+    if message.tool_calls:
+        given["tool_calls"] = [_with_object(call) for call in message.tool_calls]
+    return given
+
+
+def _with_object(call: dict[str, Any]) -> dict[str, Any]:
+    """OpenAI's clients send a call's arguments as JSON text."""
+    function = call.get("function")
+    if not isinstance(function, dict) or not isinstance(function.get("arguments"), str):
+        return call
+    try:
+        arguments = json.loads(function["arguments"])
+    except (ValueError, RecursionError):
+        return call
+    return call | {"function": function | {"arguments": arguments}}
+
+
+def _encoded(field: str, value: Any) -> Any:
+    """Strings as UTF-8; anything else as it is."""
+    return _sendable(field, value).encode() if isinstance(value, str) else value
+
+
+def _sendable(field: str, text: str) -> str:
+    """The text, if it can be written as UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise refused(field, "holds half a surrogate pair, which is no text") from None
+    return text

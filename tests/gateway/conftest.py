@@ -1,0 +1,36 @@
+"""One real server, and one gateway before it, for all tests of the gateway that need them."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.gateway.gateway_process import Gateway, running_gateway
+from tests.server_fixture import RunningServer
+
+MAX_SEQ_LEN = 2048
+QUEUE = 8
+
+
+@pytest.fixture(scope="package")
+def trace_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("trace") / "steps.jsonl"
+
+
+@pytest.fixture(scope="package")
+def server(smollm2_dir: Path, trace_file: Path) -> Iterator[RunningServer]:
+    yield from RunningServer.fixture(
+        smollm2_dir,
+        max_batch_size=4,
+        max_seq_len=MAX_SEQ_LEN,
+        max_queue_size=QUEUE,
+        parameter={
+            "step_trace_file": trace_file, "cancel_poll_ms": 5, "lookahead_requests": 2, "lookahead_bound": 4,
+        },
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="package")
+def gateway(server: RunningServer) -> Iterator[Gateway]:
+    with running_gateway(server.grpc_url) as running:
+        yield running

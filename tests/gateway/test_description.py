@@ -1,0 +1,62 @@
+"""Requests made from the gateway's own description, right ones and wrong ones: none is answered with a server error."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from schemathesis.checks import not_a_server_error
+
+from tests.gateway.gateway_process import Gateway
+
+pytestmark = pytest.mark.server
+EXAMPLES = 2000 if os.environ.get("TESTS_NIGHTLY") else 60
+MODEL = "SmolLM2-135M-Instruct"
+
+
+def small(body: Any) -> Any:
+    """The same body, for the served model, with an answer of few tokens if it is valid otherwise."""
+    if not isinstance(body, dict):
+        return body
+    few: dict[str, Any] = {}
+    for name in ("max_tokens", "max_completion_tokens"):
+        if isinstance(body.get(name), int) and not isinstance(body[name], bool) and body[name] > 0:
+            few[name] = 1 + body[name] % 3
+    if "messages" in body and not few.keys() & body.keys():
+        few["max_tokens"] = 2
+    if isinstance(body.get("n"), int) and body["n"] > 1:
+        few["n"] = body["n"] if body["n"] > 64 else 2
+    model = {"model": MODEL} if isinstance(body.get("model"), str) and len(body["model"]) % 2 == 0 else {}
+    return body | few | model
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/completions", "/v1/models/{model}", "/health"])
+def test_no_request_is_answered_with_a_server_error(gateway: Gateway, path: str) -> None:
+    schema = schemathesis.openapi.from_url(f"{gateway.url}/openapi.json")
+    operation = schema[path]["POST" if "completions" in path else "GET"]
+    statuses: dict[int, int] = {}
+
+    @settings(
+        max_examples=EXAMPLES if "completions" in path else 10,
+        deadline=None,
+        phases=[Phase.explicit, Phase.generate],
+        suppress_health_check=list(HealthCheck),
+        derandomize=not os.environ.get("TESTS_NIGHTLY"),
+    )
+    @given(case=operation.as_strategy())
+    def every(case: Any) -> None:
+        case.body = small(case.body)
+        response = case.call(timeout=60)
+        statuses[response.status_code] = statuses.get(response.status_code, 0) + 1
+        case.validate_response(response, checks=[not_a_server_error])
+        if response.status_code >= 400:
+            assert set(response.json()["error"]) == {"message", "type", "param", "code"}
+
+    every()
+    if "completions" in path:
+        assert statuses.get(200, 0) > 0, f"none was answered: {statuses}"
+        assert statuses.get(400, 0) + statuses.get(404, 0) > 0, f"none was refused: {statuses}"
+    assert gateway.get("/health").status == 200
