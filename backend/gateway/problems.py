@@ -29,6 +29,8 @@ _TYPES = {
 _NO_ROOM = re.compile(r"needs \d+ tokens \(prompt (\d+) \+ max_tokens \d+\), .*?(\d+)")
 _QUEUE_FULL = "Exceeds maximum queue size"
 _EXPIRED = "Request timeout expired"
+# Triton Server 2.51 gives this one no status.
+_UNKNOWN_MODEL = "Request for unknown model"
 
 
 class ApiError(Exception):
@@ -63,7 +65,8 @@ class ServerFailure(Exception):
     @property
     def gone(self) -> bool:
         """Whether the server may be another one when it answers again."""
-        return self.status in ("UNAVAILABLE", "NOT_FOUND") and not self.queue_full
+        lost = self.status in ("UNAVAILABLE", "NOT_FOUND") or self.message.startswith(_UNKNOWN_MODEL)
+        return lost and not self.queue_full
 
     @property
     def queue_full(self) -> bool:
@@ -90,7 +93,7 @@ def from_server(failure: ServerFailure, names: Mapping[str, str]) -> ApiError:
         return timed_out()
     if failure.status == "INVALID_ARGUMENT":
         return _invalid(failure, names)
-    if failure.status in ("UNAVAILABLE", "NOT_FOUND", "CANCELLED"):
+    if failure.gone or failure.status == "CANCELLED":
         return not_ready()
     return ApiError(502, "the model server failed to answer", code="upstream_error")
 

@@ -16,8 +16,7 @@ _NO_OBJECT = "the body must be a JSON object, sent with content-type: applicatio
 
 def explain(errors: Sequence[Any]) -> ApiError:
     """The first of pydantic's errors; of the alternatives of one field, the one that came furthest."""
-    deepest = max(len(error["loc"]) for error in errors if error["loc"][:2] == errors[0]["loc"][:2])
-    error = next(e for e in errors if e["loc"][:2] == errors[0]["loc"][:2] and len(e["loc"]) == deepest)
+    error = max((e for e in errors if e["loc"][:2] == errors[0]["loc"][:2]), key=_progress)
     kind, place = error["type"], error["loc"][1:]
     if kind == "json_invalid":
         return ApiError(400, "the body is no valid JSON")
@@ -28,6 +27,11 @@ def explain(errors: Sequence[Any]) -> ApiError:
         name = str(place[-1])
         return refused(field, REFUSED.get(name, "no such field") if len(place) == 1 else "no such field")
     return refused(field, _sentence(error["msg"]), "missing_required_parameter" if kind == "missing" else None)
+
+
+def _progress(error: Any) -> tuple[int, bool]:
+    """How far into the value its check came; a value of another type came least far."""
+    return len(error["loc"]), not error["type"].endswith("_type")
 
 
 def _written(place: Sequence[str | int]) -> str:

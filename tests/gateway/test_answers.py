@@ -158,6 +158,7 @@ FAILURES = [
     (C.UNAVAILABLE, "the server is shutting down", 503, None, "not ready or is shutting down"),
     (C.UNAVAILABLE, "Request timeout expired", 504, None, "took longer"),
     (C.NOT_FOUND, "unknown model", 503, None, "not ready"),
+    (C.UNKNOWN, "Request for unknown model: 'ensemble' is not found", 503, None, "not ready"),
     (C.DEADLINE_EXCEEDED, "", 504, None, "took longer"),
     (C.INTERNAL, "/opt/server/secret.cc:5 failed", 502, None, "failed to answer"),
 ]

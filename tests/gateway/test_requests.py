@@ -248,7 +248,6 @@ BAD: list[tuple[str, dict[str, Any], str, str]] = [
     ("chat", {"functions": []}, "functions", "`tools` is"),
     ("chat", {"reasoning_effort": "low"}, "reasoning_effort", "not supported"),
     ("chat", {"colour": "red"}, "colour", "no such field"),
-    ("chat", {"\ud800": "red"}, "?", "no such field"),
     ("text", {"suffix": "x"}, "suffix", "not supported"),
     ("text", {"best_of": 2}, "best_of", "differs from n"),
     ("text", {"echo": True, "logprobs": 1}, "echo", "not supported with logprobs"),
@@ -258,7 +257,7 @@ BAD: list[tuple[str, dict[str, Any], str, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("kind", "fields", "param", "problem"), BAD, ids=str)
+@pytest.mark.parametrize(("kind", "fields", "param", "problem"), BAD, ids=lambda value: str(value)[:60])
 def test_a_bad_field_is_named_and_nothing_is_asked_of_the_server(
     triton: FakeTriton, gateway: Gateway, kind: str, fields: dict[str, Any], param: str, problem: str
 ) -> None:
@@ -279,6 +278,7 @@ def test_a_bad_field_is_named_and_nothing_is_asked_of_the_server(
         b'{"model": "SmolLM2-135M-Instruct", "prompt": "x", "temperature": NaN}',
         b'{"model": "SmolLM2-135M-Instruct", "prompt": "x", "temperature": 1e999}',
         b'{"model": "SmolLM2-135M-Instruct", "prompt": "\\ud800"}',
+        b'{"model": "SmolLM2-135M-Instruct", "prompt": "x", "\\ud800": 1}',
         b'{"model": "SmolLM2-135M-Instruct", "prompt": "x", "stop": "\\ud800"}',
         b'{"model": "SmolLM2-135M-Instruct", "prompt": "x", "seed": ' + b"9" * 5000 + b"}",
     ],
