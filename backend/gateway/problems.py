@@ -29,8 +29,7 @@ _TYPES = {
 _NO_ROOM = re.compile(r"needs \d+ tokens \(prompt (\d+) \+ max_tokens \d+\), .*?(\d+)")
 _QUEUE_FULL = "Exceeds maximum queue size"
 _EXPIRED = "Request timeout expired"
-# Triton Server 2.51 gives this one no status.
-_UNKNOWN_MODEL = "Request for unknown model"
+_GONE = re.compile(r"Request for unknown model|is shutting down|is not ready|not available|unavailable")
 
 
 class ApiError(Exception):
@@ -65,8 +64,8 @@ class ServerFailure(Exception):
     @property
     def gone(self) -> bool:
         """Whether the server may be another one when it answers again."""
-        lost = self.status in ("UNAVAILABLE", "NOT_FOUND") or self.message.startswith(_UNKNOWN_MODEL)
-        return lost and not self.queue_full
+        by_words = self.status == "UNKNOWN" and _GONE.search(self.message) is not None
+        return (by_words or self.status in ("UNAVAILABLE", "NOT_FOUND")) and not self.queue_full
 
     @property
     def queue_full(self) -> bool:
@@ -91,8 +90,8 @@ def from_server(failure: ServerFailure, names: Mapping[str, str]) -> ApiError:
         return ApiError(429, message, code="queue_full")
     if failure.status == "DEADLINE_EXCEEDED" or _EXPIRED in failure.message:
         return timed_out()
-    if failure.status == "INVALID_ARGUMENT":
-        return _invalid(failure, names)
+    if (invalid := _invalid(failure, names)) is not None:
+        return invalid
     if failure.gone or failure.status == "CANCELLED":
         return not_ready()
     return ApiError(502, "the model server failed to answer", code="upstream_error")
@@ -108,10 +107,10 @@ def not_ready() -> ApiError:
     return ApiError(503, "the model server is not ready or is shutting down", code="not_ready")
 
 
-def _invalid(failure: ServerFailure, names: Mapping[str, str]) -> ApiError:
+def _invalid(failure: ServerFailure, names: Mapping[str, str]) -> ApiError | None:
     """The words after the field's name are the server's; what Triton Server puts before it is left out."""
     code = "context_length_exceeded" if _NO_ROOM.search(failure.message) else None
-    for found in re.finditer(r"(\w+): ", failure.message):
+    for found in re.finditer(r"(?:^|, |\] )(\w+): ", failure.message):
         if found[1] in names:
             return refused(names[found[1]], failure.message[found.end() :], code)
-    return ApiError(400, failure.message, code=code)
+    return None

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from backend.gateway.problems import ApiError, ServerFailure, not_ready
+from backend.gateway.problems import ApiError, ServerFailure, not_ready, refused
 from backend.gateway.settings import Settings
 from backend.gateway.triton_client import Tensors, TritonClient
 from backend.gateway.vocabulary import Vocabulary
@@ -40,8 +40,18 @@ class ServedModel:
         try:
             return Vocabulary(self.directory)
         except (ValueError, OSError):
-            raise ApiError(400, "log-probabilities and logit_bias need the model's tokenizer, which this gateway "
-                           "does not have (--tokenizer)") from None  # fmt: skip
+            message = "this gateway does not have the model's tokenizer (--tokenizer)"
+            raise refused("logprobs", message, "unsupported_parameter") from None
+
+    @cached_property
+    def vocab_size(self) -> int:
+        """Of the model's logits. Raises ApiError where the files are on another machine."""
+        try:
+            config = json.loads((self.directory / "config.json").read_text(encoding="utf-8"))
+            return int(config.get("vocab_size") or config["text_config"]["vocab_size"])
+        except (ValueError, OSError, KeyError):
+            message = "this gateway does not have the model's config.json (--tokenizer)"
+            raise refused("logit_bias", message, "unsupported_parameter") from None
 
     @cached_property
     def reads_tools(self) -> bool:

@@ -48,10 +48,7 @@ _NAMES = {input_name: field for field, input_name in _PLAIN.items()} | {
     "max_tokens": "max_tokens",
     "stop_words": "stop",
     "seed": "seed",
-    "embedding_bias_words": "logit_bias",
-    "embedding_bias_weights": "logit_bias",
-    "logit_bias_ids": "logit_bias",
-    "logit_bias_weights": "logit_bias",
+    "embedding_bias": "logit_bias",
     "return_log_probs": "logprobs",
     "num_log_probs": "logprobs",
     "guided_decoding_guide_type": "response_format",
@@ -97,7 +94,12 @@ def chat(body: ChatRequest, headers: Headers, model: ServedModel, default_max_to
     limit_field = "max_completion_tokens" if body.max_completion_tokens is not None else "max_tokens"
     limit = body.max_completion_tokens or body.max_tokens
     num_top = (body.top_logprobs or 0) if body.logprobs else None
-    names = _NAMES | {"text_input": "messages", "max_tokens": limit_field, "num_log_probs": "top_logprobs"}
+    names = _NAMES | {
+        "text_input": "messages",
+        "input_ids": "messages",
+        "max_tokens": limit_field,
+        "num_log_probs": "top_logprobs",
+    }
     return _ask(
         body,
         headers,
@@ -122,7 +124,7 @@ def completion(body: CompletionRequest, headers: Headers, model: ServedModel) ->
         model,
         prompts=(body.prompt,) if isinstance(body.prompt, str) else tuple(body.prompt),
         inputs={"max_tokens": body.max_tokens},
-        names=_NAMES | {"text_input": "prompt"},
+        names=_NAMES | {"text_input": "prompt", "input_ids": "prompt"},
         open_ended=False,
         num_top=body.logprobs,
         echo=body.echo,
@@ -192,18 +194,15 @@ def _level(body: CommonFields, headers: Headers) -> int:
 
 
 def _bias(body: CommonFields, model: ServedModel) -> dict[str, Any]:
-    """OpenAI's clients name tokens by id, the ensemble by the text that the tokenizer reads as the token."""
-    if not body.logit_bias:
-        return {}
-    words = []
-    for key in body.logit_bias:
-        if not (key.isascii() and key.isdecimal() and len(key) < 10 and int(key) < len(model.vocabulary)):
-            raise refused("logit_bias", f"a key is no token id, allowed is [0, {len(model.vocabulary) - 1}]")
-        word = model.vocabulary.word(int(key))
-        if word is None:
-            raise refused("logit_bias", f"token {int(key)} has no text of its own, by which the server could be told")
-        words.append(word.encode())
-    return {"embedding_bias_words": words, "embedding_bias_weights": list(body.logit_bias.values())}
+    """The weights of the whole vocabulary: words would not do, as one may be written by several tokens."""
+    if not body.logit_bias or "embedding_bias" not in model.tensors.inputs:
+        return {"embedding_bias": []} if body.logit_bias else {}
+    weights = [0.0] * model.vocab_size
+    for key, weight in body.logit_bias.items():
+        if not (key.isascii() and key.isdecimal() and len(key) < 10 and int(key) < len(weights)):
+            raise refused("logit_bias", f"a key is no token id, allowed is [0, {len(weights) - 1}]")
+        weights[int(key)] = weight
+    return {"embedding_bias": weights}
 
 
 def _guide(form: ResponseFormat | None) -> dict[str, Any]:

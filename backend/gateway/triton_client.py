@@ -9,13 +9,11 @@ import grpc
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from backend.gateway.problems import ServerFailure
-from backend.gateway.triton_wire import Piece, is_final, piece
+from backend.gateway.triton_wire import Piece, piece
 
 _ASK_SECONDS = 5.0
 _BACKSTOP_SECONDS = 5.0
 _MAX_MESSAGE = 64 << 20
-# Errors come as gRPC statuses rather than as text alone.
-_WITH_STATUS = (("triton_grpc_error", "true"),)
 
 
 class Tensors(NamedTuple):
@@ -68,21 +66,23 @@ class TritonClient:
 
     async def stream(self, request: service_pb2.ModelInferRequest, seconds: float) -> AsyncGenerator[Piece, None]:
         """The pieces of one request. Leaving the iteration, or its task's end, cancels the generation."""
-        call = self._stub.ModelStreamInfer(
-            iter([request]), timeout=seconds + _BACKSTOP_SECONDS, metadata=_WITH_STATUS
-        )  # fmt: skip
+        call = self._stub.ModelStreamInfer(iter([request]), timeout=seconds + _BACKSTOP_SECONDS)
+        failure: ServerFailure | None = None
         try:
+            # To the end of the call, beyond the last response: a call that is cancelled while the server ends it may
+            # end the server, too.
             async for reply in call:
                 if reply.error_message:
-                    raise ServerFailure("UNKNOWN", reply.error_message)
-                if (content := piece(reply.infer_response)) is not None:
+                    failure = failure or ServerFailure("UNKNOWN", reply.error_message)
+                elif (content := piece(reply.infer_response)) is not None:
                     yield content
-                if is_final(reply.infer_response):
-                    return
         except grpc.RpcError as error:
             raise _failure(error) from None
         finally:
-            call.cancel()
+            if not call.done():
+                call.cancel()
+        if failure is not None:
+            raise failure
 
     async def close(self) -> None:
         """End the connection."""

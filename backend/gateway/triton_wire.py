@@ -30,8 +30,7 @@ INPUTS = {
     "presence_penalty": ("FP32", "fp32_contents"),
     "frequency_penalty": ("FP32", "fp32_contents"),
     "repetition_penalty": ("FP32", "fp32_contents"),
-    "embedding_bias_words": ("BYTES", "bytes_contents"),
-    "embedding_bias_weights": ("FP32", "fp32_contents"),
+    "embedding_bias": ("FP32", "fp32_contents"),
     "return_log_probs": ("BOOL", "bool_contents"),
     "num_log_probs": ("INT32", "int_contents"),
     "guided_decoding_guide_type": ("BYTES", "bytes_contents"),
@@ -70,7 +69,6 @@ def request(
 ) -> service_pb2.ModelInferRequest:
     """level: of the server's own queue, 0 = its default. seconds: after which the engine ends what it has not done."""
     message = service_pb2.ModelInferRequest(model_name=model, id=request_id)
-    message.parameters["triton_enable_empty_final_response"].bool_param = True
     message.parameters["timeout"].int64_param = max(int(seconds * 1e6), 1)
     if level > 0:
         message.parameters["priority"].uint64_param = level
@@ -110,11 +108,6 @@ def piece(response: service_pb2.ModelInferResponse) -> Piece | None:
         top_ids=_rows(array("top_log_prob_ids")),
         top_log_probs=_rows(array("top_log_probs")),
     )
-
-
-def is_final(response: service_pb2.ModelInferResponse) -> bool:
-    """Whether nothing follows."""
-    return bool(response.parameters["triton_final_response"].bool_param)
 
 
 def _string(raw: bytes) -> str:

@@ -1,11 +1,10 @@
-"""Vocabulary: token ids as clients of OpenAI's interface see them, and the text by which the server knows an id."""
+"""Vocabulary: token ids as clients of OpenAI's interface see them."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
-from backend.text.prompt_tokenizer import PromptTokenizer
 from backend.text.token_bytes import TokenBytes
 from backend.text.tokenizer_file import tokenizer_json
 
@@ -19,19 +18,7 @@ class Vocabulary:
         added = json.loads(tokenizer_json(directory)).get("added_tokens", [])
         written = {token["id"]: str(token["content"]).encode() for token in added}
         self._bytes = [data or written.get(token, b"") for token, data in enumerate(table)]
-        self._tokenizer = PromptTokenizer(directory, add_special_tokens=False)
-
-    def __len__(self) -> int:
-        return len(self._bytes)
 
     def data(self, token: int) -> bytes:
         """The token's bytes; none for ids that pad the vocabulary."""
         return self._bytes[token] if 0 <= token < len(self._bytes) else b""
-
-    def word(self, token: int) -> str | None:
-        """A text that the tokenizer reads as this token and nothing else; None if there is none."""
-        try:
-            text = self.data(token).decode()
-        except UnicodeDecodeError:
-            return None
-        return text if self._tokenizer.encode(text) == [token] else None

@@ -19,15 +19,12 @@ def trace_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="package")
 def server(smollm2_dir: Path, trace_file: Path) -> Iterator[RunningServer]:
-    yield from RunningServer.fixture(
-        smollm2_dir,
-        max_batch_size=4,
-        max_seq_len=MAX_SEQ_LEN,
-        max_queue_size=QUEUE,
-        parameter={
-            "step_trace_file": trace_file, "cancel_poll_ms": 5, "lookahead_requests": 2, "lookahead_bound": 4,
-        },
-    )  # fmt: skip
+    parameter = {"step_trace_file": trace_file, "cancel_poll_ms": 5, "lookahead_requests": 2, "lookahead_bound": 4}
+    options = {"max_batch_size": 4, "max_seq_len": MAX_SEQ_LEN, "max_queue_size": QUEUE, "parameter": parameter}
+    with RunningServer.start(smollm2_dir, **options) as running:
+        yield running
+        assert running.process.poll() is None, running.log()
+        assert running.log() == ""
 
 
 @pytest.fixture(scope="package")

@@ -14,6 +14,7 @@ import grpc
 import numpy as np
 import pytest
 from tokenizers import Tokenizer
+from tritonclient.grpc import service_pb2 as pb
 
 from tests.gateway.fake_triton import BASE_INPUTS, BASE_OUTPUTS, FakeTriton, Status, hello, reply
 from tests.gateway.gateway_process import Gateway, running_gateway
@@ -147,19 +148,21 @@ def test_log_probabilities_in_both_forms(triton: FakeTriton, gateway: Gateway, s
 
 
 C = grpc.StatusCode
+IN_STREAM = None  # as text, which is how Triton Server tells most
 FAILURES = [
-    (C.INVALID_ARGUMENT, "max_tokens: 0 is out of range, allowed is [1, 9]", 400, "max_tokens", "max_tokens: 0 is out"),
-    (C.INVALID_ARGUMENT, "in ensemble 'ensemble', text_input: holds no token", 400, "prompt", "prompt: holds no token"),
-    (C.INVALID_ARGUMENT, "stop_words: 33 words, at most 32", 400, "stop", "stop: 33 words, at most 32"),
+    (IN_STREAM, "max_tokens: 0 is out of range, allowed is [1, 9]", 400, "max_tokens", "max_tokens: 0 is out"),
+    (IN_STREAM, "in ensemble 'ensemble', text_input: holds no token", 400, "prompt", "prompt: holds no token"),
+    (IN_STREAM, "in ensemble 'ensemble', [request id: 5] stop_words: 33 words", 400, "stop", "stop: 33 words"),
     (C.INVALID_ARGUMENT, "num_return_sequences: 65", 400, "n", "n: 65"),
-    (C.INVALID_ARGUMENT, "tenant: 300 bytes", 400, "user", "user: 300 bytes"),
-    (C.INVALID_ARGUMENT, "something else is wrong", 400, None, "something else is wrong"),
-    (C.UNAVAILABLE, "[request id: 5] Exceeds maximum queue size", 429, None, "Exceeds maximum queue size"),
-    (C.UNAVAILABLE, "the server is shutting down", 503, None, "not ready or is shutting down"),
-    (C.UNAVAILABLE, "Request timeout expired", 504, None, "took longer"),
-    (C.NOT_FOUND, "unknown model", 503, None, "not ready"),
-    (C.UNKNOWN, "Request for unknown model: 'ensemble' is not found", 503, None, "not ready"),
+    (IN_STREAM, "tenant: 300 bytes", 400, "user", "user: 300 bytes"),
+    (IN_STREAM, "[request id: 5] Exceeds maximum queue size", 429, None, "Exceeds maximum queue size"),
+    (C.UNAVAILABLE, "Exceeds maximum queue size", 429, None, "Exceeds maximum queue size"),
+    (IN_STREAM, "in ensemble 'ensemble', the server is shutting down", 503, None, "not ready or is shutting down"),
+    (IN_STREAM, "Request for unknown model: 'ensemble' is not found", 503, None, "not ready"),
+    (C.UNAVAILABLE, "connection refused", 503, None, "not ready"),
+    (IN_STREAM, "Request timeout expired", 504, None, "took longer"),
     (C.DEADLINE_EXCEEDED, "", 504, None, "took longer"),
+    (IN_STREAM, "/opt/server/secret.cc:5 failed: no memory", 502, None, "failed to answer"),
     (C.INTERNAL, "/opt/server/secret.cc:5 failed", 502, None, "failed to answer"),
 ]
 
@@ -169,7 +172,8 @@ FAILURES = [
 def test_what_the_server_refuses_has_its_status_streamed_or_not(
     triton: FakeTriton, gateway: Gateway, code: Any, details: str, status: int, param: str, message: str, stream: bool
 ) -> None:
-    triton.answer = lambda _: iter([Status(code, details)])
+    said = Status(code, details) if code else pb.ModelStreamInferResponse(error_message=details)
+    triton.answer = lambda _: iter([said])
     got = text(gateway, stream=stream)
     assert (got.status, got.error["param"]) == (status, param)
     assert message in got.error["message"]

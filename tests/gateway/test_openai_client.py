@@ -182,6 +182,23 @@ def test_an_error_is_raised_as_the_client_knows_it(
         assert forbidden not in raised.value.message
 
 
+def test_many_refusals_among_answers_leave_the_server_unhurt(client: openai.OpenAI) -> None:
+    def one(number: int) -> str:
+        wrong: list[dict[str, Any]] = [{"prompt": ""}, {"temperature": -1}, {"n": 65}, {}]
+        try:
+            fields = {"prompt": "Hi", "max_tokens": 1, **GREEDY, **wrong[number % 4]}
+            return client.completions.create(**fields, stream=False).choices[0].text
+        except openai.BadRequestError as error:
+            return error.param
+
+    with ThreadPoolExecutor(4) as pool:
+        said = list(pool.map(one, range(200)))
+    assert said[0::4] == ["prompt"] * 50
+    assert said[1::4] == ["temperature"] * 50
+    assert said[2::4] == ["n"] * 50
+    assert len(set(said[3::4])) == 1
+
+
 def steps(trace_file: Path) -> int:
     return len(trace_file.read_text().splitlines())
 
