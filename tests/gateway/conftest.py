@@ -24,7 +24,6 @@ def server(smollm2_dir: Path, trace_file: Path) -> Iterator[RunningServer]:
     with RunningServer.start(smollm2_dir, **options) as running:
         yield running
         assert running.process.poll() is None, running.log()
-        assert running.log() == ""
 
 
 @pytest.fixture(scope="package")

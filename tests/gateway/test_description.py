@@ -19,7 +19,7 @@ MODEL = "SmolLM2-135M-Instruct"
 
 
 def small(body: Any) -> Any:
-    """The same body, for the served model, with an answer of few tokens if it is valid otherwise."""
+    """The same body, often for the served model, and with few tokens to answer if it is valid otherwise."""
     if not isinstance(body, dict):
         return body
     few: dict[str, Any] = {}
@@ -60,5 +60,4 @@ def test_no_request_is_answered_with_a_server_error(gateway: Gateway, path: str,
     every()
     assert statuses.get(400, 0) > 0, f"none was refused: {statuses}"
     assert mode == GenerationMode.NEGATIVE or statuses.get(200, 0) > 0, f"none was answered: {statuses}"
-    print(statuses)
     assert gateway.get("/health").status == 200
