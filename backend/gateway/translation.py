@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from backend.gateway.fields import ChatRequest, CommonFields, CompletionRequest, Message, ResponseFormat
-from backend.gateway.problems import ApiError, refused
+from backend.gateway.fields import ChatRequest, CommonFields, CompletionRequest, ResponseFormat
+from backend.gateway.problems import refused
+from backend.gateway.rendering import rendered
 from backend.gateway.served_model import ServedModel
 from backend.gateway.triton_wire import LOG_PROB_OUTPUTS, OUTPUTS, TOP_OUTPUTS
 
@@ -104,7 +105,7 @@ def chat(body: ChatRequest, headers: Headers, model: ServedModel, default_max_to
         body,
         headers,
         model,
-        prompts=(_rendered(body, model),),
+        prompts=(rendered(body, model),),
         inputs={"max_tokens": limit or default_max_tokens},
         names=names,
         open_ended=limit is None,
@@ -231,45 +232,6 @@ def _check_served(
             raise refused(names.get(name, name), "the running server does not support it", "unsupported_parameter")
     if not model.tensors.outputs.issuperset(outputs):
         raise refused("logprobs", "the running server does not support it", "unsupported_parameter")
-
-
-def _rendered(body: ChatRequest, model: ServedModel) -> str:
-    if model.template is None:
-        raise ApiError(400, "the served model has no chat template; /v1/completions takes plain text",
-                       code="no_chat_template")  # fmt: skip
-    tools = body.tools if body.tool_choice != "none" else None
-    if body.tools and not model.reads_tools:
-        raise refused("tools", "the chat template of the served model has no tools", "unsupported_parameter")
-    try:
-        return model.template.render([_for_template(message) for message in body.messages], tools or None)
-    except ValueError as error:
-        raise refused("messages", str(error)) from None
-    except Exception:  # a template is a program, which nobody wrote with every message in mind
-        raise refused("messages", "the model's chat template cannot take these messages") from None
-
-
-def _for_template(message: Message) -> dict[str, Any]:
-    """What templates are written against: text in place of parts, arguments as objects, no developer."""
-    given = message.model_dump(exclude_none=True, exclude={"refusal", "annotations"})
-    if message.role == "developer":
-        given["role"] = "system"
-    if not isinstance(message.content, str):
-        given["content"] = "\n".join(part.text for part in message.content or ())
-    if message.tool_calls:
-        given["tool_calls"] = [_with_object(call) for call in message.tool_calls]
-    return given
-
-
-def _with_object(call: dict[str, Any]) -> dict[str, Any]:
-    """OpenAI's clients send a call's arguments as JSON text."""
-    function = call.get("function")
-    if not isinstance(function, dict) or not isinstance(function.get("arguments"), str):
-        return call
-    try:
-        arguments = json.loads(function["arguments"])
-    except (ValueError, RecursionError):
-        return call
-    return call | {"function": function | {"arguments": arguments}}
 
 
 def _encoded(field: str, value: Any) -> Any:
