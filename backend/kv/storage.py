@@ -6,6 +6,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from backend.kv.huge_pages import ask_for_huge_pages
+
 MIN_BLOCKS = 2  # the null block and one that can be used
 _KNOBS = "max_tokens_in_paged_kv_cache or kv_cache_free_gpu_mem_fraction"
 
@@ -82,5 +84,6 @@ def allocate(layout: KVLayout, num_blocks: int, device: torch.device | str = "cp
             f"the KV pool needs {needed} bytes ({needed / 2**30:.2f} GiB) on {device}: {num_blocks} blocks "
             f"of {layout.bytes_per_block} bytes; lower {_KNOBS}"
         ) from error
+    ask_for_huge_pages(pool)
     pool[0].zero_()
     return pool

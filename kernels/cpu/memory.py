@@ -61,6 +61,15 @@ def _invoke(builder: Any, values: list[Any]) -> Any:
     return ir.Constant(_I64, 0)
 
 
+def _prefetch(builder: Any, values: list[Any]) -> Any:
+    pointer = builder.inttoptr(values[0], ir.PointerType(ir.IntType(8)))
+    kind = ir.FunctionType(ir.VoidType(), [pointer.type, _I32, _I32, _I32])
+    function = builder.module.declare_intrinsic("llvm.prefetch", [pointer.type], kind)
+    read, keep, data = (ir.Constant(_I32, number) for number in (0, 3, 1))
+    builder.call(function, [pointer, read, keep, data])
+    return ir.Constant(_I64, 0)
+
+
 _floats_at = _instruction(_pointer(types.float32), [types.int64], lambda b, v: b.inttoptr(v[0], ir.PointerType(_F32)))
 _ints_at = _instruction(_pointer(types.int32), [types.int64], lambda b, v: b.inttoptr(v[0], ir.PointerType(_I32)))
 _longs_at = _instruction(_pointer(types.int64), [types.int64], lambda b, v: _word(b, v[0]))
@@ -76,6 +85,7 @@ exchange = _instruction(
     types.int64, [types.int64, types.int64], lambda b, v: b.atomic_rmw("xchg", _word(b, v[0]), v[1], "seq_cst")
 )
 relax = _instruction(types.int64, [], _relax)
+prefetch = _instruction(types.int64, [types.int64], _prefetch)
 invoke = _instruction(types.int64, [types.int64] * 4, _invoke)
 
 

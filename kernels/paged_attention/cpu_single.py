@@ -7,7 +7,7 @@ import numpy as np
 from kernels.cpu.dots import MOST_ROWS, dots
 from kernels.cpu.exponential import exponential
 from kernels.cpu.jit import inline
-from kernels.cpu.memory import copy, fill, floats, longs
+from kernels.cpu.memory import copy, fill, floats, longs, prefetch
 from kernels.cpu.tile import MAX_ROWS, WIDTH, panels_at_once, tile
 from kernels.paged_attention.cpu_problem import (
     KEYS,
@@ -20,6 +20,9 @@ from kernels.paged_attention.cpu_problem import (
     task_at,
 )
 from kernels.paged_attention.cpu_softmax import LOWEST, absorb, cap, dot, scale
+
+_LINE = 64  # bytes of a cache line
+_ANNOUNCED = 1024  # bytes of a run after which the processor itself reads ahead
 
 
 @inline
@@ -42,12 +45,25 @@ def _dot_by_dot(queries: int, keys: int, size: int, count: int, scores: int, gro
 
 
 @inline
+def _announce(p: Problem, task: Task, position: int, part: int) -> None:
+    """Ask for the beginning of the run that is needed next: where a run begins, no pattern of reads leads to it."""
+    if position < task.high:
+        address = key_address(p, task, position) + part * 4
+        for line in range(0, min(p.size * p.block_size * 4, _ANNOUNCED), _LINE):
+            prefetch(address + line)
+
+
+@inline
 def _score(p: Problem, task: Task, low: int, high: int, queries: int, scores: int, group: int) -> None:
     """``scores[g, j] = queries[g] @ keys[low + j]``."""
     position = low
     while position < high:
         keys, count = key_address(p, task, position), run_length(p, position, high)
         to = scores + (position - low) * 4
+        if position + count < high:
+            _announce(p, task, position + count, 0)
+        else:
+            _announce(p, task, low, p.value_offset)
         if p.size % WIDTH == 0:
             for g in range(0, group, MOST_ROWS):
                 rows, at = min(MOST_ROWS, group - g), queries + g * p.size * 4
@@ -88,6 +104,7 @@ def _add_values(p: Problem, task: Task, low: int, high: int, weights: int, sums:
     while position < high:
         values = key_address(p, task, position) + p.value_offset * 4
         count, at = run_length(p, position, high), weights + (position - low) * 4
+        _announce(p, task, position + count, p.value_offset if position + count < high else 0)
         if p.size % WIDTH == 0:
             _add_by_tiles(at, values, count, p.size, sums, group)
         else:
