@@ -162,6 +162,11 @@ class Sequence:
         """Sort key among sequences: level first, then arrival."""
         return self.request.level, self.request.arrival
 
+    def add_detail(self, detail: TokenDetail) -> None:
+        """Of the token that is appended next; of a sequence that has ended, none will be."""
+        if self.details is not None and self.state is not State.FINISHED:
+            self.details.append(detail)
+
     def append(self, token: int) -> FinishReason | None:
         """Add a generated token; return why the sequence ends with it, or None. Order: eos, stop, length."""
         tokens = self.tokens
@@ -184,6 +189,5 @@ class Sequence:
         if tokens[-1] in sampling.stop_ids:
             return True
         return any(
-            len(words) <= self.num_output and tuple(tokens[-len(words) :]) == words
-            for words in sampling.stop_sequences
+            len(words) <= self.num_output and tuple(tokens[-len(words) :]) == words for words in sampling.stop_sequences
         )

@@ -91,6 +91,17 @@ class SamplingParams:
         """Whether any of the three penalties is on."""
         return self.repetition_penalty != 1.0 or self.presence_penalty != 0.0 or self.frequency_penalty != 0.0
 
+    @property
+    def reads_tokens(self) -> bool:
+        """Whether the tokens so far change the logits: by penalties, or by the beginning of a bad word."""
+        return self.penalised or any(len(word) > 1 for word in self.bad_words)
+
+    @property
+    def ending_ids(self) -> frozenset[int]:
+        """Tokens that end the output by themselves; not drawn before ``min_tokens``."""
+        single = {words[0] for words in self.stop_sequences if len(words) == 1}
+        return self.end_ids | self.stop_ids | single
+
     def validate(self, vocab_size: int) -> None:
         """Raise InvalidRequest, naming field, value and limit, for whatever is out of range (NaN included)."""
         _within("max_tokens", self.max_tokens, 1, 1 << 31)
