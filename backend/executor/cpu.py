@@ -66,8 +66,8 @@ class CpuExecutor:
     def _special_rows(self, works: list[Chunk]) -> list[SpecialRow]:
         """The states are looked up in this thread and changed in the other, in the order of the steps."""
         special = [
-            SpecialRow(index, self._states.get(work.sequence, work.start + work.num_tokens))
-            for index, work in enumerate(works)
+            SpecialRow(place, self._states.get(work.sequence, work.start + work.num_tokens))
+            for place, work in enumerate(works)
             if work.sequence.request.sampling.special
         ]
         if special:

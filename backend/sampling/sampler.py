@@ -51,12 +51,12 @@ def sample(logits: Tensor, rows: Sequence[SamplingRow]) -> list[int]:
 def sample_with(logits: Tensor, rows: Sequence[SamplingRow], special: Sequence[SpecialRow]) -> Sampled:
     """As ``sample``, with the special rows processed first, in place, and their states told what was drawn."""
     raw = {}
-    for index, state in special:
+    for place, state in special:
         if state.params.detailed:
-            raw[index] = logits[index].clone() if state.params.processed else logits[index]
-        state.apply(logits[index], rows[index].position)
+            raw[place] = logits[place].clone() if state.params.processed else logits[place]
+        state.apply(logits[place], rows[place].position)
     tokens = sample(logits, rows)
-    for index, state in special:
-        state.push(tokens[index])
-    details = {index: detail_of(row, tokens[index], rows[index].params) for index, row in raw.items()}
+    for place, state in special:
+        state.push(tokens[place])
+    details = {place: detail_of(row, tokens[place], rows[place].params) for place, row in raw.items()}
     return Sampled(tokens, details)

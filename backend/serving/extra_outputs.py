@@ -21,7 +21,7 @@ class ExtraOutputs:
 
     Outputs, without the batch dimension, for n tokens of this response: ``output_log_probs`` float32 ``[1, n]``,
     ``cum_log_probs`` float32 ``[1]``, the sum over all tokens so far; with k alternatives ``top_log_prob_ids`` int32
-    and ``top_log_probs`` float32 ``[n, k]``; ``generation_logits`` float32 ``[1, n, vocab]``. What the numbers are of says
+    and ``top_log_probs`` float32 ``[n, k]``; ``generation_logits`` float32 ``[1, n, vocab]``. What they are of says
     ``TokenDetail``. With the last response, those of ``_measurements``.
     """
 
