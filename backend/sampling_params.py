@@ -120,18 +120,21 @@ class SamplingParams:
         _bias(self.logit_bias, vocab_size)
         self._validate_lengths(vocab_size)
 
+    def validate_together(self, num_sequences: int, vocab_size: int) -> None:
+        """Raise InvalidRequest if so many sequences of one request would bring more than one may hold."""
+        size = 4 * num_sequences * self.max_tokens * vocab_size
+        if self.generation_logits and size > MAX_LOGITS_BYTES:
+            raise InvalidRequest(
+                "return_generation_logits",
+                f"{num_sequences} sequences of {self.max_tokens} tokens (max_tokens) by {vocab_size} logits are {size} "
+                f"bytes, at most {MAX_LOGITS_BYTES} are allowed",
+            )
+
     def _validate_lengths(self, vocab_size: int) -> None:
         _within("num_log_probs", self.top_log_probs, 0, min(MAX_TOP_LOG_PROBS, vocab_size))
         _within("min_tokens", self.min_tokens, 0, 1 << 31)
         if self.min_tokens > self.max_tokens:
             raise InvalidRequest("min_tokens", f"{self.min_tokens} exceeds max_tokens, {self.max_tokens}")
-        size = 4 * self.max_tokens * vocab_size
-        if self.generation_logits and size > MAX_LOGITS_BYTES:
-            raise InvalidRequest(
-                "return_generation_logits",
-                f"{self.max_tokens} tokens (max_tokens) by {vocab_size} logits are {size} bytes, "
-                f"at most {MAX_LOGITS_BYTES} are allowed",
-            )
 
 
 def _within(name: str, value: float, low: float, high: float, low_allowed: bool = True) -> None:

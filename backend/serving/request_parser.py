@@ -70,6 +70,8 @@ class RequestParser:
         refuse_what_has_no_effect(inputs)
         self._check_pad_id(inputs)
         sampling = sampling_of(inputs, self.eos_ids, self.vocab_size)
+        num_sequences = _num_sequences(inputs)
+        sampling.validate_together(num_sequences, self.vocab_size)
         return ParsedRequest(
             prompt=self._prompt(inputs),
             sampling=sampling,
@@ -78,7 +80,7 @@ class RequestParser:
             echo=not streaming and not inputs.boolean("exclude_input_in_output", not self.echo_by_default),
             wants_text=inputs.boolean("detokenize", False),
             stop_words=_stop_words(inputs),
-            num_sequences=_num_sequences(inputs),
+            num_sequences=num_sequences,
             tenant=_label(inputs, custom, "tenant"),
             salt=_label(inputs, custom, "cache_salt"),
             wants_metrics=inputs.boolean(inputs.either("return_perf_metrics", "return_kv_cache_reuse_stats"), False),

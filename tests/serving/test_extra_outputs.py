@@ -59,7 +59,10 @@ def test_each_response_has_the_numbers_of_its_own_tokens_and_the_sum_of_all_so_f
     assert second.extra["generation_logits"].tolist() == [[[4, 8, 12]]]
     shapes = {name: array.shape for name, array in last.extra.items()}
     assert shapes == {
-        "output_log_probs": (1, 0), "cum_log_probs": (1,), "top_log_prob_ids": (0, 2), "top_log_probs": (0, 2),
+        "output_log_probs": (1, 0),
+        "cum_log_probs": (1,),
+        "top_log_prob_ids": (0, 2),
+        "top_log_probs": (0, 2),
         "generation_logits": (1, 0, VOCAB),
     }
     assert {name: array.dtype.name for name, array in first.extra.items()} == {

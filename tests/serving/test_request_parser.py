@@ -245,7 +245,9 @@ def test_bias_comes_for_the_whole_vocabulary_or_for_chosen_ids_and_adds_up() -> 
     whole[0, [3, 99]] = 2.0, -1.5
     assert dict(parse(embedding_bias=whole).sampling.logit_bias) == {3: 2.0, 99: -1.5}
     assert dict(parse(embedding_bias=whole, **bias([3, 4, 4], [1, 1, 2])).sampling.logit_bias) == {
-        3: 3.0, 99: -1.5, 4: 3.0
+        3: 3.0,
+        99: -1.5,
+        4: 3.0,
     }
     assert not parse(embedding_bias=np.zeros((1, 100), np.float32)).sampling.logit_bias
 
