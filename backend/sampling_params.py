@@ -71,13 +71,17 @@ class SamplingParams:
     """Whether logits are changed before the draw."""
     detailed: bool = field(init=False, repr=False, compare=False)
     """Whether tokens come with a ``TokenDetail``."""
+    reads_tokens: bool = field(init=False, repr=False, compare=False)
+    """Whether the tokens so far change the logits: by penalties, or by the beginning of a bad word."""
     special: bool = field(init=False, repr=False, compare=False)
-    """Whether either; the many requests that want neither are told by this one look."""
+    """Whether processed or detailed; the many requests that want neither are told by this one look."""
 
     def __post_init__(self) -> None:
         processed = self.penalised or bool(self.logit_bias or self.bad_words or self.min_tokens)
         detailed = self.log_probs or self.top_log_probs > 0 or self.generation_logits
+        reads_tokens = self.penalised or any(len(word) > 1 for word in self.bad_words)
         object.__setattr__(self, "processed", processed)
+        object.__setattr__(self, "reads_tokens", reads_tokens)
         object.__setattr__(self, "detailed", detailed)
         object.__setattr__(self, "special", processed or detailed)
 
@@ -90,11 +94,6 @@ class SamplingParams:
     def penalised(self) -> bool:
         """Whether any of the three penalties is on."""
         return self.repetition_penalty != 1.0 or self.presence_penalty != 0.0 or self.frequency_penalty != 0.0
-
-    @property
-    def reads_tokens(self) -> bool:
-        """Whether the tokens so far change the logits: by penalties, or by the beginning of a bad word."""
-        return self.penalised or any(len(word) > 1 for word in self.bad_words)
 
     @property
     def ending_ids(self) -> frozenset[int]:

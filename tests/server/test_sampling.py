@@ -199,7 +199,7 @@ def test_the_usual_lines_of_tutorials_and_clients_are_answered(server: RunningSe
         ({"embedding_bias_words": ["a"]}, "embedding_bias_weights: 0 weights for 1 words"),
         ({"embedding_bias_words": ["a"], "embedding_bias_weights": [float("nan")]}, "nan is out of range"),
         ({"return_context_logits": True}, "return_context_logits: true is not supported"),
-        ({"return_generation_logits": True, "max_tokens": 900}, "return_generation_logits: 900 tokens"),
+        ({"return_generation_logits": True, "max_tokens": 900}, "return_generation_logits: 1 sequences of 900 tokens"),
         ({"pad_id": -1}, "pad_id: -1 is no token id"),
     ],
 )

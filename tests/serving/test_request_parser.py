@@ -143,7 +143,15 @@ def test_numbers_out_of_range_are_refused_by_the_clients_name_of_the_field(
         ({"stop_words_list": np.zeros((1, 2, 40000), np.int32)}, "stop_words_list: 40000 ids, at most 32768"),
         (
             {"return_generation_logits": YES, "request_output_len": tensor([10**6])},
-            "return_generation_logits: 1000000 ",
+            "return_generation_logits: 1 sequences of 1000000 ",
+        ),
+        (
+            {
+                "return_generation_logits": YES,
+                "request_output_len": tensor([9999]),
+                "num_return_sequences": tensor([9]),
+            },
+            "return_generation_logits: 9 sequences of 9999 tokens",
         ),
         (
             {"return_context_logits": YES},
