@@ -41,7 +41,7 @@ def _cut(shown: str, ids: list[int], ends: list[int]) -> list[tuple[int, ...]]:
     words, start = [], 0
     for end in ends:
         if not start < end <= len(ids):
-            raise InvalidRequest(shown, f"offset {end} is out of range, allowed is [{start + 1}, {len(ids)}]")
+            raise InvalidRequest(shown, f"offset {end} ends no word: {start} is before it, {len(ids)} ids there are")
         words.append(tuple(ids[start:end]))
         start = end
     return words

@@ -32,7 +32,7 @@ def make_engine(directory: Path, **knobs: Any) -> Engine:
         model_dir=str(directory),
         **{
             "max_num_tokens": 16,
-            "tokens_per_block": 4,
+            "tokens_per_block": 8,
             "max_tokens_in_paged_kv_cache": 1024,
             "max_step_ms": 0.0,
             "weight_precision": "float32",
