@@ -124,7 +124,7 @@ def test_under_constant_preemption_each_token_has_the_log_probability_of_its_own
     sequences = [engine.add(request(7, 12, level=1 + n % 3, log_probs=True)) for n in range(6)]
     plain = engine.add(request(5, 12))
     run(engine)
-    assert sum(sequence.num_preemptions for sequence in sequences) > 3
+    assert sum(sequence.num_preemptions for sequence in sequences) >= 3
     for sequence in sequences:
         ids = sequence.tokens
         expected = [log_prob(ids[:position]) for position in range(sequence.num_prompt, len(ids))]
