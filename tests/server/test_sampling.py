@@ -19,6 +19,7 @@ from tests.triton_client import ask, collect
 pytestmark = pytest.mark.server
 PROMPT = "The capital of France is"
 ASKED = {"text_input": PROMPT, "max_tokens": 12, "exclude_input_in_output": True}
+SAMPLED = {"temperature": 0.9, "seed": 4, "repetition_penalty": 1.2}
 LISTED = {"text_input": "Here is a list of words: one, two, one, two, one,", "max_tokens": 16}
 
 
@@ -49,7 +50,7 @@ def generated(reference: Reference, prompt: str, max_tokens: int, **options: Any
     return reference.text(prompt, out[0, ids.shape[1] :].tolist())
 
 
-@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("stream", [True, pytest.param(False, marks=pytest.mark.nightly)])
 def test_a_repetition_penalty_gives_the_text_of_transformers(
     server: RunningServer, reference: Reference, stream: bool
 ) -> None:
@@ -115,8 +116,15 @@ def expected_log_probs(reference: Reference, output: list[int]) -> torch.Tensor:
     return torch.log_softmax(logits, dim=-1)
 
 
-@pytest.mark.parametrize("stream", [True, False])
-@pytest.mark.parametrize("sampled", [{}, {"temperature": 0.9, "seed": 4, "repetition_penalty": 1.2}])
+@pytest.mark.parametrize(
+    ("stream", "sampled"),
+    [
+        (True, SAMPLED),
+        (False, {}),
+        pytest.param(False, SAMPLED, marks=pytest.mark.nightly),
+        pytest.param(True, {}, marks=pytest.mark.nightly),
+    ],
+)
 def test_log_probabilities_are_those_of_transformers_logits(
     server: RunningServer, reference: Reference, stream: bool, sampled: dict[str, Any]
 ) -> None:
