@@ -138,7 +138,7 @@ def test_presence_and_frequency_penalties_are_those_of_a_hand_count(wide: Engine
         changed += tokens[-1] != best
     assert alone(wide, presence_penalty=0.9, frequency_penalty=0.7) == tokens[len(PROMPT) :]
     assert changed > 0
-    assert alone(wide, presence_penalty=3.0) != alone(wide, frequency_penalty=3.0)
+    assert alone(wide, presence_penalty=0.5) != alone(wide, frequency_penalty=0.5)
 
 
 ALL_AT_ONCE = {"repetition_penalty": 1.2, "presence_penalty": 0.4, "frequency_penalty": 0.3, "min_tokens": 6}
@@ -219,14 +219,14 @@ def test_who_asks_for_no_details_has_none(wide: Engine) -> None:
 def test_a_stop_sequence_ends_the_output_when_it_is_whole_and_not_before_the_least_length(
     wide: Engine, plain: list[int]
 ) -> None:
-    words = (tuple(plain[3:6]), (plain[7], 100))
+    words = (tuple(plain[:3]), (plain[1], 100))
     stopped = wide.add(request(PROMPT, OUTPUT, stop_sequences=words))
     (output,) = finish(wide, stopped)
-    assert output == plain[:6]
+    assert output == plain[:3]
     assert stopped.finish_reason is FinishReason.STOP
-    later = wide.add(request(PROMPT, OUTPUT, stop_sequences=words, min_tokens=6))
+    later = wide.add(request(PROMPT, OUTPUT, stop_sequences=words, min_tokens=3))
     (output,) = finish(wide, later)
-    assert output[:7] == plain[:7]
+    assert output == plain
 
 
 def test_a_stop_sequence_does_not_begin_in_the_prompt(wide: Engine, plain: list[int]) -> None:
