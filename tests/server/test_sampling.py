@@ -50,7 +50,8 @@ def generated(reference: Reference, prompt: str, max_tokens: int, **options: Any
     return reference.text(prompt, out[0, ids.shape[1] :].tolist())
 
 
-@pytest.mark.parametrize("stream", [True, pytest.param(False, marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("stream", [True, False])
 def test_a_repetition_penalty_gives_the_text_of_transformers(
     server: RunningServer, reference: Reference, stream: bool
 ) -> None:
@@ -59,8 +60,8 @@ def test_a_repetition_penalty_gives_the_text_of_transformers(
     assert ours != text(server, **LISTED, stream=stream)
 
 
-@pytest.mark.parametrize("field", ["presence_penalty", "frequency_penalty"])
-def test_presence_and_frequency_penalties_change_the_text(server: RunningServer, field: str) -> None:
+@pytest.mark.parametrize("field", ["repetition_penalty", "presence_penalty", "frequency_penalty"])
+def test_each_penalty_changes_the_text(server: RunningServer, field: str) -> None:
     assert text(server, **LISTED, **{field: 2.0}) != text(server, **LISTED)
 
 
