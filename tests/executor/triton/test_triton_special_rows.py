@@ -1,5 +1,6 @@
 """Penalties, bias, bad words, least lengths and log-probabilities on the GPU executor, against the CPU executor."""
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -60,7 +61,8 @@ def detailed(engine: Engine) -> Sequence:
 
 def test_details_are_the_cpu_executors() -> None:
     config, weights = toy()
-    executor = CpuExecutor(Decoder(config, weights, reference_operations()), poisoned_pool(40), _nothing(), 1)
+    decoder, pool = Decoder(config, weights, reference_operations()), poisoned_pool(40)
+    executor = CpuExecutor(partial(decoder.forward, pool=pool), pool, _nothing(), 1)
     on_cpu = detailed(Engine(_scheduler(40, 1, 64), executor))
     executor.close()
     on_gpu = detailed(gpu_lab().engine)
