@@ -203,6 +203,11 @@ class Engine:
     def _commit(self, done: Launched | None, tokens: SequenceOf[int] | None) -> list[TokenOutput]:
         if done is None or tokens is None:
             return []
+        if details := done.handle.details():
+            # Before the tokens: whoever takes a token in finds its details there.
+            sampling = done.plan.sampling()
+            for place, detail in details.items():
+                sampling[place].add_detail(detail)
         return self.scheduler.commit(done.plan, tokens)
 
     def check_idle(self) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import enum
+from collections import deque
 from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass
 from typing import Protocol
 
 from backend.sampling_params import SamplingParams
+from backend.token_detail import TokenDetail
 
 
 class FinishReason(enum.StrEnum):
@@ -72,23 +74,30 @@ class Sequence:
     so far have run, keys and values in the pool. It may reach num_tokens while a step's token is not known yet.
     blocks: ids of the pool blocks that hold them, in order. host_slots: where a swapped-out sequence's blocks lie.
     capacity: tokens that the cursor may reach without asking for blocks; never beyond ``limit``, where the length ends.
-    ends: tokens that end it. watch: the request's stop watch. quiet_until: with fewer tokens than this, another one
+    ends: tokens that may end it. watch: the request's stop watch. quiet_until: with fewer tokens than this, another one
     that is none of its ends needs no further look: the sequence runs, has filled no block and is not at its length.
+    details: of the output tokens, in order, that nobody has fetched yet; None where nobody asked for any.
+    num_reused_blocks, num_new_blocks: blocks it was given in its life that others had computed, and that it computes
+    itself. first_scheduled: when it first got a slot, on the scheduler's clock; 0.0 before.
     """
 
     __slots__ = (
         "awaits_token",
         "blocks",
         "capacity",
+        "details",
         "ends",
         "finish_reason",
+        "first_scheduled",
         "host_slots",
         "limit",
         "num_charged",
         "num_computed",
+        "num_new_blocks",
         "num_preemptions",
         "num_prompt",
         "num_published",
+        "num_reused_blocks",
         "published",
         "quiet_until",
         "request",
@@ -118,8 +127,12 @@ class Sequence:
         self.quiet_until = 0
         self.state = State.WAITING
         self.finish_reason: FinishReason | None = None
-        self.ends = request.sampling.end_ids | request.sampling.stop_ids
+        sampling = request.sampling
+        self.ends = sampling.end_ids | sampling.stop_ids | {words[-1] for words in sampling.stop_sequences}
         self.watch = request.stop_watch
+        self.details: deque[TokenDetail] | None = deque() if sampling.detailed else None
+        self.num_reused_blocks = self.num_new_blocks = 0
+        self.first_scheduled = 0.0
 
     def __repr__(self) -> str:
         return f"Sequence({self.request.request_id}, {self.num_computed}/{self.num_tokens}, {self.state.name})"
@@ -149,6 +162,11 @@ class Sequence:
         """Sort key among sequences: level first, then arrival."""
         return self.request.level, self.request.arrival
 
+    def add_detail(self, detail: TokenDetail) -> None:
+        """Of the token that is appended next; of a sequence that has ended, none will be."""
+        if self.details is not None and self.state is not State.FINISHED:
+            self.details.append(detail)
+
     def append(self, token: int) -> FinishReason | None:
         """Add a generated token; return why the sequence ends with it, or None. Order: eos, stop, length."""
         tokens = self.tokens
@@ -156,9 +174,20 @@ class Sequence:
         stopped = self.watch is not None and self.watch.push(token)
         if token in self.ends and token in self.request.sampling.end_ids:
             return FinishReason.EOS
-        if stopped or token in self.ends:
+        if stopped or (token in self.ends and self._stops()):
             return FinishReason.STOP
         # The token that would be sampled from the last slot is the last one.
         if len(tokens) > self.limit:
             return FinishReason.LENGTH
         return None
+
+    def _stops(self) -> bool:
+        """Whether the output ends in a stop token or in a whole stop sequence, beyond its least length."""
+        sampling, tokens = self.request.sampling, self.tokens
+        if self.num_output <= sampling.min_tokens:
+            return False
+        if tokens[-1] in sampling.stop_ids:
+            return True
+        return any(
+            len(words) <= self.num_output and tuple(tokens[-len(words) :]) == words for words in sampling.stop_sequences
+        )

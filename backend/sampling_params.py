@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 from backend.errors import InvalidRequest
+from backend.logit_bias import NO_BIAS, LogitBias
 
 GREEDY_BELOW = 1e-5
 """Temperatures below this are greedy: dividing float32 logits by less overflows."""
 
 MAX_TEMPERATURE = 1e4
+MAX_REPETITION_PENALTY = 1e4
+MAX_ADDED_PENALTY = 100.0
+MAX_BIAS = 1e30
 MAX_STOP_IDS = 256
+MAX_WORDS = 512
+MAX_WORD_IDS = 64
+MAX_TOP_LOG_PROBS = 20
+MAX_LOGITS_BYTES = 32 << 20
+"""Generation logits of one request."""
+
+Words = tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -22,6 +34,19 @@ class SamplingParams:
     less likely than min_p times the likeliest are cut. Filters apply in this order: temperature, top_k, top_p, min_p.
     seed: 64 bits; the draw at a position depends on (seed, position, logits) only.
     end_ids: end of sequence, reason ``eos``. stop_ids: the request's own stop tokens, reason ``stop``.
+    stop_sequences: token sequences that end the output once it holds one of them, reason ``stop``.
+
+    Before temperature and filters the logits are changed in this order, greedy or not:
+
+    repetition_penalty: divides positive logits of tokens of prompt and output, multiplies negative ones; 1 = none.
+    frequency_penalty, presence_penalty: subtracted for each occurrence in the output, and once if there is any.
+    logit_bias: added to the logits of its tokens.
+    bad_words: token sequences that never occur: the last token of one is forbidden where the tokens before, prompt
+    included, end in its beginning.
+    min_tokens: neither end_ids nor stop_ids are drawn, and no stop sequence ends the output, before so many tokens.
+
+    log_probs: each token comes with its log-probability, see ``TokenDetail``; top_log_probs: and with those of so many
+    of the likeliest. generation_logits: and with the raw logits.
     """
 
     max_tokens: int
@@ -32,11 +57,49 @@ class SamplingParams:
     seed: int = 0
     end_ids: frozenset[int] = frozenset()
     stop_ids: frozenset[int] = frozenset()
+    stop_sequences: Words = ()
+    repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    logit_bias: LogitBias = NO_BIAS
+    bad_words: Words = ()
+    min_tokens: int = 0
+    log_probs: bool = False
+    top_log_probs: int = 0
+    generation_logits: bool = False
+    processed: bool = field(init=False, repr=False, compare=False)
+    """Whether logits are changed before the draw."""
+    detailed: bool = field(init=False, repr=False, compare=False)
+    """Whether tokens come with a ``TokenDetail``."""
+    reads_tokens: bool = field(init=False, repr=False, compare=False)
+    """Whether the tokens so far change the logits: by penalties, or by the beginning of a bad word."""
+    special: bool = field(init=False, repr=False, compare=False)
+    """Whether processed or detailed; the many requests that want neither are told by this one look."""
+
+    def __post_init__(self) -> None:
+        processed = self.penalised or bool(self.logit_bias or self.bad_words or self.min_tokens)
+        detailed = self.log_probs or self.top_log_probs > 0 or self.generation_logits
+        reads_tokens = self.penalised or any(len(word) > 1 for word in self.bad_words)
+        object.__setattr__(self, "processed", processed)
+        object.__setattr__(self, "reads_tokens", reads_tokens)
+        object.__setattr__(self, "detailed", detailed)
+        object.__setattr__(self, "special", processed or detailed)
 
     @property
     def greedy(self) -> bool:
         """Whether the likeliest token is taken, without a draw."""
         return self.temperature < GREEDY_BELOW or self.top_k == 1
+
+    @property
+    def penalised(self) -> bool:
+        """Whether any of the three penalties is on."""
+        return self.repetition_penalty != 1.0 or self.presence_penalty != 0.0 or self.frequency_penalty != 0.0
+
+    @property
+    def ending_ids(self) -> frozenset[int]:
+        """Tokens that end the output by themselves; not drawn before ``min_tokens``."""
+        single = {words[0] for words in self.stop_sequences if len(words) == 1}
+        return self.end_ids | self.stop_ids | single
 
     def validate(self, vocab_size: int) -> None:
         """Raise InvalidRequest, naming field, value and limit, for whatever is out of range (NaN included)."""
@@ -46,8 +109,31 @@ class SamplingParams:
         _within("top_p", self.top_p, 0.0, 1.0, low_allowed=False)
         _within("min_p", self.min_p, 0.0, 1.0)
         _within("seed", self.seed, 0, (1 << 64) - 1)
+        _within("repetition_penalty", self.repetition_penalty, 1 / MAX_REPETITION_PENALTY, MAX_REPETITION_PENALTY)
+        _within("presence_penalty", self.presence_penalty, -MAX_ADDED_PENALTY, MAX_ADDED_PENALTY)
+        _within("frequency_penalty", self.frequency_penalty, -MAX_ADDED_PENALTY, MAX_ADDED_PENALTY)
         _ids("end_id", self.end_ids, vocab_size)
         _ids("stop_token_ids", self.stop_ids, vocab_size)
+        _words("stop_words_list", self.stop_sequences, vocab_size)
+        _words("bad_words_list", self.bad_words, vocab_size)
+        _bias(self.logit_bias, vocab_size)
+        self._validate_lengths(vocab_size)
+
+    def validate_together(self, num_sequences: int, vocab_size: int) -> None:
+        """Raise InvalidRequest if so many sequences of one request would bring more than one may hold."""
+        size = 4 * num_sequences * self.max_tokens * vocab_size
+        if self.generation_logits and size > MAX_LOGITS_BYTES:
+            raise InvalidRequest(
+                "return_generation_logits",
+                f"{num_sequences} sequences of {self.max_tokens} tokens (max_tokens) by {vocab_size} logits are {size} "
+                f"bytes, at most {MAX_LOGITS_BYTES} are allowed",
+            )
+
+    def _validate_lengths(self, vocab_size: int) -> None:
+        _within("num_log_probs", self.top_log_probs, 0, min(MAX_TOP_LOG_PROBS, vocab_size))
+        _within("min_tokens", self.min_tokens, 0, 1 << 31)
+        if self.min_tokens > self.max_tokens:
+            raise InvalidRequest("min_tokens", f"{self.min_tokens} exceeds max_tokens, {self.max_tokens}")
 
 
 def _within(name: str, value: float, low: float, high: float, low_allowed: bool = True) -> None:
@@ -56,8 +142,29 @@ def _within(name: str, value: float, low: float, high: float, low_allowed: bool 
         raise InvalidRequest(name, f"{value} is out of range, allowed is {'[' if low_allowed else '('}{low}, {high}]")
 
 
-def _ids(name: str, ids: frozenset[int], vocab_size: int) -> None:
-    if len(ids) > MAX_STOP_IDS:
-        raise InvalidRequest(name, f"{len(ids)} ids, at most {MAX_STOP_IDS} are allowed")
+def _ids(name: str, ids: Iterable[int], vocab_size: int, most: int = MAX_STOP_IDS) -> None:
+    count = 0
     for token in ids:
         _within(name, token, 0, vocab_size - 1)
+        count += 1
+    if count > most:
+        raise InvalidRequest(name, f"{count} ids, at most {most} are allowed")
+
+
+def _words(name: str, words: Words, vocab_size: int) -> None:
+    if len(words) > MAX_WORDS:
+        raise InvalidRequest(name, f"{len(words)} words, at most {MAX_WORDS} are allowed")
+    for word in words:
+        if not word:
+            raise InvalidRequest(name, "a word of 0 ids, at least 1 is needed")
+        _ids(name, word, vocab_size, MAX_WORD_IDS)
+
+
+def _bias(bias: LogitBias, vocab_size: int) -> None:
+    """May be a whole vocabulary: looked at entry by entry only when something is wrong."""
+    low, high = bias.extremes()
+    if low[0] >= 0 and high[0] < vocab_size and low[1] >= -MAX_BIAS and high[1] <= MAX_BIAS:
+        return
+    for token, weight in bias:
+        _within("logit_bias_ids", token, 0, vocab_size - 1)
+        _within("logit_bias_weights", weight, -MAX_BIAS, MAX_BIAS)

@@ -9,6 +9,7 @@ import hashlib
 from typing import NamedTuple
 
 from backend.scheduler.plan import StepPlan
+from backend.token_detail import TokenDetail
 
 VOCAB = 1000
 Slot = tuple[int, int] | None
@@ -18,6 +19,11 @@ def next_token(tokens: list[int]) -> int:
     """What the oracle model says after these tokens."""
     digest = hashlib.blake2b(b"".join(t.to_bytes(4, "little") for t in tokens), digest_size=4).digest()
     return int.from_bytes(digest, "little") % VOCAB
+
+
+def log_prob(tokens: list[int]) -> float:
+    """The log-probability that the oracle model gives the token it says after these: of no meaning, but its own."""
+    return -next_token([*tokens, VOCAB]) / VOCAB
 
 
 def lone_run(prompt: tuple[int, ...], max_tokens: int, end_ids: frozenset[int] = frozenset()) -> list[int]:
@@ -38,14 +44,24 @@ class Job(NamedTuple):
     start: int
     blocks: list[int]
     samples: bool
+    detailed: bool
 
 
 class LaunchedStep:
     def __init__(self, executor: "OracleExecutor", plan: StepPlan, jobs: list[Job]) -> None:
         self._executor, self._plan, self._jobs = executor, plan, jobs
+        self._details: dict[int, TokenDetail] = {}
 
     def collect(self) -> list[int]:
-        return self._executor.run(self._plan, self._jobs)
+        tokens = self._executor.run(self._plan, self._jobs)
+        sampling = [job for job in self._jobs if job.samples]
+        for place, job in enumerate(sampling):
+            if job.detailed:
+                self._details[place] = TokenDetail(log_prob(self._executor.read(job)))
+        return tokens
+
+    def details(self) -> dict[int, TokenDetail]:
+        return self._details
 
 
 class OracleExecutor:
@@ -66,7 +82,9 @@ class OracleExecutor:
             sequence, end = work.sequence, work.start + work.num_tokens
             known: list[int | None] = list(sequence.tokens[work.start : end])
             known += [None] * (work.num_tokens - len(known))
-            jobs.append(Job(sequence.request.request_id, known, work.start, list(sequence.blocks), work.samples))
+            asked = sequence.request
+            blocks = list(sequence.blocks)
+            jobs.append(Job(asked.request_id, known, work.start, blocks, work.samples, asked.sampling.detailed))
         return LaunchedStep(self, plan, jobs)
 
     def run(self, plan: StepPlan, jobs: list[Job]) -> list[int]:
@@ -78,7 +96,7 @@ class OracleExecutor:
             self.slots[target] = list(self.slots[source])
         for job in jobs:
             self._write(job)
-        sampled = {job.request_id: self._read(job) for job in jobs if job.samples}
+        sampled = {job.request_id: next_token(self.read(job)) for job in jobs if job.samples}
         self._last = sampled
         return list(sampled.values())
 
@@ -88,7 +106,8 @@ class OracleExecutor:
             value = self._last[job.request_id] if token is None else token
             self.slots[job.blocks[block]][offset] = (value, job.start + n)
 
-    def _read(self, job: Job) -> int:
+    def read(self, job: Job) -> list[int]:
+        """The sequence's tokens, as its block table has them."""
         tokens = []
         for position in range(job.start + len(job.tokens)):
             block, offset = divmod(position, self.block_size)
@@ -96,7 +115,7 @@ class OracleExecutor:
             assert slot is not None, "a slot was read before it was written"
             assert slot[1] == position, "a slot holds another position"
             tokens.append(slot[0])
-        return next_token(tokens)
+        return tokens
 
     def close(self) -> None:
         self.closed = True

@@ -21,6 +21,14 @@ DTYPES: dict[str, Any] = {
     "runtime_top_k": np.int32,
     "stop_token_ids": np.int32, "stop": np.bool_,
     "num_return_sequences": np.int32, "tenant": np.object_, "cache_salt": np.object_,
+    "repetition_penalty": np.float32, "presence_penalty": np.float32, "frequency_penalty": np.float32,
+    "min_tokens": np.int32, "min_length": np.int32, "random_seed": np.uint64, "pad_id": np.int32,
+    "bad_words": np.object_, "embedding_bias_words": np.object_, "embedding_bias_weights": np.float32,
+    "embedding_bias": np.float32, "logit_bias_ids": np.int32, "logit_bias_weights": np.float32,
+    "bad_words_list": np.int32, "stop_words_list": np.int32, "num_log_probs": np.int32,
+    "beam_width": np.int32, "length_penalty": np.float32, "return_log_probs": np.bool_,
+    "return_context_logits": np.bool_, "return_generation_logits": np.bool_, "return_perf_metrics": np.bool_,
+    "return_num_input_tokens": np.bool_, "return_num_output_tokens": np.bool_,
 }  # fmt: skip
 
 
@@ -94,6 +102,24 @@ def ask(
             answer.finals += final
             _read(result, answer)
     return answer
+
+
+def collect(url: str, model: str, **fields: Any) -> list[dict[str, Any]]:
+    """All responses to one request, each with every output that it carries; an error is raised."""
+    responses: queue.SimpleQueue[tuple[Any, InferenceServerException | None]] = queue.SimpleQueue()
+    found: list[dict[str, Any]] = []
+    with grpcclient.InferenceServerClient(url) as client:
+        client.start_stream(callback=lambda result, error: responses.put((result, error)))
+        client.async_stream_infer(model, tensors(fields), enable_empty_final_response=True)
+        final = False
+        while not final:
+            result, error = responses.get(timeout=PATIENCE)
+            if error is not None:
+                raise error
+            response = result.get_response()
+            found.append({output.name: result.as_numpy(output.name) for output in response.outputs})
+            final = response.parameters["triton_final_response"].bool_param
+    return found
 
 
 def _read(result: grpcclient.InferResult, answer: Answer) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from collections.abc import Sequence as SequenceOf
 from typing import Protocol
 
 from backend.scheduler.plan import StepPlan
+from backend.token_detail import TokenDetail
 
 
 class StepHandle(Protocol):
@@ -16,6 +18,9 @@ class StepHandle(Protocol):
 
         Raises what the step raised.
         """
+
+    def details(self) -> Mapping[int, TokenDetail]:
+        """After ``collect``: details of the tokens whose sequences asked for them, by place among the tokens."""
 
 
 class Executor(Protocol):

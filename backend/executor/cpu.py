@@ -7,7 +7,7 @@ compute thread  | ---------- step N ------------- |       | ---------- step N+1 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from collections.abc import Sequence as SequenceOf
 from concurrent.futures import Future, ThreadPoolExecutor
 
@@ -17,8 +17,10 @@ from torch import Tensor
 from backend.executor.block_copier import BlockCopier
 from backend.executor.step_inputs import Batch, build_batch
 from backend.model.batch import StepInputs
-from backend.sampling.sampler import SamplingRow, sample
-from backend.scheduler.plan import BlockCopies, StepPlan
+from backend.sampling.row_states import RowStates
+from backend.sampling.sampler import Sampled, SamplingRow, SpecialRow, sample_with
+from backend.scheduler.plan import BlockCopies, Chunk, StepPlan
+from backend.token_detail import TokenDetail
 
 Forward = Callable[[StepInputs], Tensor]
 """A step's inputs -> float32 logits ``[R, vocab_size]`` of its logit rows."""
@@ -27,12 +29,16 @@ Forward = Callable[[StepInputs], Tensor]
 class RunningStep:
     """A step in the compute thread."""
 
-    def __init__(self, future: Future[list[int]]) -> None:
+    def __init__(self, future: Future[Sampled]) -> None:
         self._future = future
 
     def collect(self) -> SequenceOf[int]:
         """Wait for the step's tokens."""
-        return self._future.result()
+        return self._future.result().tokens
+
+    def details(self) -> Mapping[int, TokenDetail]:
+        """Of the tokens whose sequences asked for them."""
+        return self._future.result().details
 
 
 class CpuExecutor:
@@ -44,6 +50,7 @@ class CpuExecutor:
         self._pool = pool
         self._copier = BlockCopier(pool, host)
         self._last_tokens: dict[int, int] = {}
+        self._states = RowStates()
         # OpenMP keeps a team per calling thread; only this one computes.
         self._thread = ThreadPoolExecutor(1, "compute", torch.set_num_threads, (num_threads,))
 
@@ -53,17 +60,36 @@ class CpuExecutor:
         works = [work for work in plan.works() if work.samples]
         rows = [SamplingRow(work.sequence.request.sampling, work.start + work.num_tokens) for work in works]
         ids = [work.sequence.request.request_id for work in works]
-        return RunningStep(self._thread.submit(self._run, plan.copies, batch, rows, ids))
+        special = self._special_rows(works)
+        return RunningStep(self._thread.submit(self._run, plan.copies, batch, rows, ids, special))
+
+    def _special_rows(self, works: list[Chunk]) -> list[SpecialRow]:
+        """The states are looked up in this thread and changed in the other, in the order of the steps."""
+        special = [
+            SpecialRow(place, self._states.get(work.sequence, work.start + work.num_tokens))
+            for place, work in enumerate(works)
+            if work.sequence.request.sampling.special
+        ]
+        if special:
+            self._states.forget(len(special))
+        return special
 
     @torch.inference_mode()
-    def _run(self, copies: BlockCopies, batch: Batch | None, rows: list[SamplingRow], ids: list[int]) -> list[int]:
+    def _run(
+        self,
+        copies: BlockCopies,
+        batch: Batch | None,
+        rows: list[SamplingRow],
+        ids: list[int],
+        special: list[SpecialRow],
+    ) -> Sampled:
         self._copier.run(copies)
         if batch is None:
-            return []
+            return Sampled([], {})
         logits = self._forward(batch.fill(self._last_tokens))
-        tokens = sample(logits, rows) if rows else []
-        self._last_tokens = dict(zip(ids, tokens, strict=True))
-        return tokens
+        sampled = sample_with(logits, rows, special) if rows else Sampled([], {})
+        self._last_tokens = dict(zip(ids, sampled.tokens, strict=True))
+        return sampled
 
     def seconds_per_token(self, num_tokens: int) -> float:
         """Measured time of computing a prompt, per token, on a batch of so many tokens in the null block."""

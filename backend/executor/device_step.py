@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from backend.executor.device_special import SpecialStep
 from backend.executor.step_arrays import UNKNOWN
 from backend.model.batch import StepInputs
 from backend.model.decoder import Decoder
@@ -65,12 +66,18 @@ class DeviceTables:
 
 
 def run_step(
-    decoder: Decoder, pool: Tensor, tables: DeviceTables, views: StepViews, num_decodes: int, filtered: bool
+    decoder: Decoder,
+    pool: Tensor,
+    tables: DeviceTables,
+    views: StepViews,
+    num_decodes: int,
+    filtered: bool,
+    special: SpecialStep | None = None,
 ) -> None:
     """Put a whole step on the stream; its tokens come to lie in ``tables.tokens``.
 
     num_decodes: the leading sequences, of one token each, whose token may be unknown. filtered: False promises that
-    no row is cut by top_k, top_p or min_p.
+    no row is cut by top_k, top_p or min_p. special: rows to be processed before the draw, or looked at after it.
     """
     if num_decodes:
         tables.fill_unknown(views.known[:num_decodes], views.rows[:num_decodes])
@@ -94,4 +101,9 @@ def run_step(
         seed=views.seed,
         position=views.draw_positions,
     )
-    tables.keep(sample(logits, rows, filtered), views.sampled_rows)
+    if special is not None:
+        special.before(logits)
+    tokens = sample(logits, rows, filtered)
+    tables.keep(tokens, views.sampled_rows)
+    if special is not None:
+        special.after(tokens)

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from backend.executor.decode_graphs import DecodeGraphs
 from backend.executor.device import Device
+from backend.executor.device_special import SpecialRows, SpecialStep
 from backend.executor.device_step import DeviceTables, StepViews, run_step
 from backend.executor.sequence_rows import SequenceRows, TableEdits
 from backend.executor.staging import ReturningTokens, StagingRing, TokenReturn, room_for
@@ -74,6 +75,7 @@ class GpuExecutor:
         self.device = device
         self._decoders, self._pool, self._limits = decoders, pool, limits
         self._copier = StreamCopier(device, pool, host)
+        self._special = SpecialRows(device, limits.max_batch_size, decoders.mixed.config.vocab_size)
         self._rows = SequenceRows(limits.max_batch_size, blocks_for(limits.max_seq_len, limits.block_size))
         width = self._rows.tables.shape[1]
         self._tables = DeviceTables(limits.max_batch_size, width, most_sequences, device.torch_device)
@@ -94,17 +96,22 @@ class GpuExecutor:
                 return self._returns.bring(self._tables.tokens[:0])
             rows, edits = self._rows.place(works)
             arrays = step_arrays(works, rows, self._rows, self._limits.block_size)
-            size = None if plan.chunks else self.graphs.size_for(len(works))
+            special = self._special.step(works, rows.tolist())
+            # A graph knows nothing of special rows; a step that has any is launched piece by piece.
+            size = None if plan.chunks or special else self.graphs.size_for(len(works))
             if size is None:
-                self._run_eagerly(arrays, edits, len(plan.decodes))
+                self._run_eagerly(arrays, edits, len(plan.decodes), special)
             else:
                 self._send(padded_decode(arrays, size, self._rows.null_row), edits)
                 self.graphs.replay(size)
-            return self._returns.bring(self._tables.tokens[: len(arrays.logit_rows)])
+            tokens = self._tables.tokens[: len(arrays.logit_rows)]
+            return self._returns.bring(tokens, special.details) if special else self._returns.bring(tokens)
 
-    def _run_eagerly(self, arrays: StepArrays, edits: TableEdits, num_decodes: int) -> None:
+    def _run_eagerly(
+        self, arrays: StepArrays, edits: TableEdits, num_decodes: int, special: SpecialStep | None = None
+    ) -> None:
         views = self._send(arrays, edits)
-        run_step(self._decoders.mixed, self._pool, self._tables, views, num_decodes, arrays.filtered)
+        run_step(self._decoders.mixed, self._pool, self._tables, views, num_decodes, arrays.filtered, special)
 
     def _send(self, arrays: StepArrays, edits: TableEdits) -> StepViews:
         """One copy brings a step's arrays and the changes of the block tables, which are made at once."""

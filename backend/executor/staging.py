@@ -8,7 +8,7 @@ step N+3    |                                                                   
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 import torch
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from backend.executor.device import Device, Event
+from backend.token_detail import TokenDetail
 
 ALIGNMENT = 16
 """Bytes. The kernels are compiled for pointers that are a multiple of this."""
@@ -71,20 +72,31 @@ class TokenReturn:
         self._shape = (most_tokens,)
         self._idle = [device.host_tensor(self._shape, torch.int64) for _ in range(depth)]
 
-    def bring(self, tokens: Tensor) -> ReturningTokens:
-        """Put the copy on the stream. tokens: int64 ``[n]``; may be overwritten by later work on the stream."""
+    def bring(self, tokens: Tensor, details: Callable[[], Mapping[int, TokenDetail]] = dict) -> ReturningTokens:
+        """Put the copy on the stream. tokens: int64 ``[n]``; may be overwritten by later work on the stream.
+
+        details: reads what copies put on the stream before have brought; called once all have passed.
+        """
         buffer = self._idle.pop() if self._idle else self._device.host_tensor(self._shape, torch.int64)
         buffer[: len(tokens)].copy_(tokens, non_blocking=True)
         arrived = self._device.event()
         arrived.record()
-        return ReturningTokens(self._idle, buffer, len(tokens), arrived)
+        return ReturningTokens(self._idle, buffer, len(tokens), arrived, details)
 
 
 class ReturningTokens:
     """The tokens of one step, under way to the host."""
 
-    def __init__(self, idle: list[Tensor], buffer: Tensor, count: int, arrived: Event) -> None:
+    def __init__(
+        self,
+        idle: list[Tensor],
+        buffer: Tensor,
+        count: int,
+        arrived: Event,
+        details: Callable[[], Mapping[int, TokenDetail]],
+    ) -> None:
         self._idle, self._buffer, self._count, self._arrived = idle, buffer, count, arrived
+        self._details = details
 
     def collect(self) -> list[int]:
         """Wait for the step, and give the buffer back: to be called once."""
@@ -92,3 +104,7 @@ class ReturningTokens:
         tokens: list[int] = self._buffer[: self._count].tolist()
         self._idle.append(self._buffer)
         return tokens
+
+    def details(self) -> Mapping[int, TokenDetail]:
+        """Of the tokens whose sequences asked for them, by place; after ``collect``."""
+        return self._details()

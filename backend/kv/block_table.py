@@ -60,6 +60,7 @@ class BlockTables:
         missing = self.missing(sequence, num_tokens)
         if missing:
             sequence.blocks.extend(self.pool.allocate(missing))
+            sequence.num_new_blocks += missing
             self._set_capacity(sequence)
 
     def share(self, sequence: Sequence, blocks: Iterable[int]) -> None:
@@ -67,6 +68,7 @@ class BlockTables:
         for block in blocks:
             self.pool.share(block)
             sequence.blocks.append(block)
+            sequence.num_reused_blocks += 1
         self._set_capacity(sequence)
 
     def _set_capacity(self, sequence: Sequence) -> None:

@@ -8,7 +8,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from backend.sampling.row_state import RowState
+from backend.sampling.token_details import detail_of
 from backend.sampling_params import SamplingParams
+from backend.token_detail import TokenDetail
 from kernels.sampling import reference
 
 
@@ -17,6 +20,20 @@ class SamplingRow(NamedTuple):
 
     params: SamplingParams
     position: int
+
+
+class SpecialRow(NamedTuple):
+    """A row whose logits are changed first, or whose token comes with details. place: of the row."""
+
+    place: int
+    state: RowState
+
+
+class Sampled(NamedTuple):
+    """A token for each row, and the details of those that asked for them, by row."""
+
+    tokens: list[int]
+    details: dict[int, TokenDetail]
 
 
 def sample(logits: Tensor, rows: Sequence[SamplingRow]) -> list[int]:
@@ -29,3 +46,17 @@ def sample(logits: Tensor, rows: Sequence[SamplingRow]) -> list[int]:
             )
             tokens[index] = int(reference.draw(scaled, params.seed, position))
     return tokens
+
+
+def sample_with(logits: Tensor, rows: Sequence[SamplingRow], special: Sequence[SpecialRow]) -> Sampled:
+    """As ``sample``, with the special rows processed first, in place, and their states told what was drawn."""
+    raw = {}
+    for place, state in special:
+        if state.params.detailed:
+            raw[place] = logits[place].clone() if state.params.processed else logits[place]
+        state.apply(logits[place], rows[place].position)
+    tokens = sample(logits, rows)
+    for place, state in special:
+        state.push(tokens[place])
+    details = {place: detail_of(row, tokens[place], rows[place].params) for place, row in raw.items()}
+    return Sampled(tokens, details)

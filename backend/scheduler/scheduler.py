@@ -165,6 +165,7 @@ class Scheduler:
             else:
                 self.residency.bring_in(entry.sequence, entry.hits, entry.reserve, self._step)
             self.population.enter(entry.sequence)
+            entry.sequence.first_scheduled = entry.sequence.first_scheduled or now
             admission.entered(entry)
             draft.add_chunk(entry.sequence)
         admission.close()

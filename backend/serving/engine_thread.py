@@ -151,6 +151,7 @@ class EngineThread:
     def _admit(self, arrival: _Arrival) -> None:
         try:
             sequence = self._engine.add(arrival.request)
+            arrival.stream.follow(sequence)
             self._open[arrival.request.request_id] = _Open(sequence, arrival.stream)
         except InvalidRequest as error:
             self._fail(arrival.request.request_id, arrival.stream, str(error), "INVALID_ARG")

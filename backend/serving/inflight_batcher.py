@@ -19,6 +19,7 @@ from backend.errors import InvalidRequest
 from backend.request import Request
 from backend.serving.drain_watch import DrainWatch
 from backend.serving.engine_thread import EngineThread
+from backend.serving.extra_outputs import ExtraOutputs
 from backend.serving.gate import Gate
 from backend.serving.inputs import Inputs
 from backend.serving.open_requests import OpenRequests
@@ -142,7 +143,7 @@ class InflightBatcher:
     def _submit(self, request: Any, parsed: ParsedRequest) -> None:
         """One engine request per sequence asked for; the further ones share the first one's computed prompt."""
         numbers = [next(self._numbers) for _ in range(parsed.num_sequences)]
-        way_back = TritonRequest(request, len(parsed.prompt), parsed.num_sequences)
+        way_back = TritonRequest(request, len(parsed.prompt), parsed.num_sequences, parsed.left_out)
         arrived, timeout = self._clock(), request.timeout()
         first = Request(
             request_id=numbers[0],
@@ -165,9 +166,12 @@ class InflightBatcher:
         echo = parsed.prompt if parsed.echo else ()
         text = None
         if parsed.wants_text or parsed.stop_words:
-            text = TextStream(self._token_bytes, parsed.stop_words, echo)
+            text = TextStream(self._token_bytes, parsed.stop_words, echo, parsed.sampling.min_tokens)
+        extra = None
+        if parsed.sampling.detailed or parsed.wants_metrics:
+            extra = ExtraOutputs(parsed.sampling, self._parser.vocab_size, parsed.wants_metrics, self._clock)
         watches = bool(parsed.stop_words)
-        return ResponseStream(sender, streaming=parsed.streaming, echo=echo, text=text, watches=watches)
+        return ResponseStream(sender, streaming=parsed.streaming, echo=echo, text=text, watches=watches, extra=extra)
 
     def finalize(self) -> None:
         """Unload: the step under way ends, open requests get an error, threads are joined."""

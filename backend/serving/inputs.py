@@ -32,6 +32,18 @@ class Inputs:
             raise InvalidRequest(self.shown(name), f"{values.size} elements, exactly 1 is expected")
         return values[0]
 
+    def array(self, name: str) -> NDArray[Any]:
+        """A tensor that was given, as it came."""
+        return self._tensors[name]
+
+    def either(self, name: str, alias: str) -> str:
+        """Which of two names of one field was given; ``name`` if neither. Raises InvalidRequest if both were."""
+        if alias not in self._tensors:
+            return name
+        if name in self._tensors:
+            raise InvalidRequest(self.shown(alias), f"is another name of {self.shown(name)}, only one may be given")
+        return alias
+
     def integer(self, name: str, default: int | None = None) -> int:
         """One integer. Raises InvalidRequest if it is absent without a default."""
         if name not in self._tensors:

@@ -13,20 +13,30 @@ from backend.errors import InvalidRequest
 from backend.serving.inputs import Inputs, as_array
 from backend.serving.response_stream import Failure
 from backend.serving.triton_io import error_response, parameters_of, read_inputs
+from backend.serving.word_inputs import word_outputs
 from backend.text.prompt_tokenizer import PromptTokenizer
+from backend.text.spellings import Spellings
+from backend.text.token_bytes import TokenBytes
 
-_SHOWN_NAMES = {"QUERY": "text_input"}
+_SHOWN_NAMES = {
+    "QUERY": "text_input",
+    "BAD_WORDS_DICT": "bad_words",
+    "EMBEDDING_BIAS_WORDS": "embedding_bias_words",
+    "EMBEDDING_BIAS_WEIGHTS": "embedding_bias_weights",
+}
 
 
 class Preprocessing:
-    """Tokenizes the prompt and asks the engine for text."""
+    """Tokenizes the prompt, and the words that a request forbids or favours, and asks the engine for text."""
 
     def initialize(self, args: Mapping[str, str]) -> None:
         """Load the tokenizer of parameter ``tokenizer_dir``; ``add_special_tokens`` (default true) adds its BOS."""
         parameters = parameters_of(args)
         adds_special = parameters.get("add_special_tokens", "").lower() != "false"
         try:
-            self._tokenizer = PromptTokenizer(Path(parameters.get("tokenizer_dir", "")), adds_special)
+            directory = Path(parameters.get("tokenizer_dir", ""))
+            self._tokenizer = PromptTokenizer(directory, adds_special)
+            self._spellings = Spellings(self._tokenizer, TokenBytes.from_directory(directory))
         except (ValueError, OSError) as error:
             raise pb_utils.TritonModelException(f"parameter tokenizer_dir: {error}") from error
 
@@ -36,7 +46,8 @@ class Preprocessing:
 
     def _respond(self, request: Any) -> Any:
         try:
-            ids = self._encode(read_inputs(request, _SHOWN_NAMES))
+            inputs = read_inputs(request, _SHOWN_NAMES)
+            ids, words = self._encode(inputs), word_outputs(inputs, self._spellings)
         except InvalidRequest as error:
             return error_response(Failure(str(error), "INVALID_ARG"))
         return pb_utils.InferenceResponse(
@@ -44,6 +55,7 @@ class Preprocessing:
                 pb_utils.Tensor("INPUT_ID", as_array(ids, np.int32)),
                 pb_utils.Tensor("REQUEST_INPUT_LEN", as_array([len(ids)], np.int32)),
                 pb_utils.Tensor("DETOKENIZE", as_array([True], np.bool_)),
+                *(pb_utils.Tensor(name, values[None]) for name, values in words.items()),
             ]
         )
 

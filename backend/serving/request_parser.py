@@ -3,34 +3,41 @@
 from __future__ import annotations
 
 import json
-import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from backend.errors import InvalidRequest
 from backend.sampling_params import SamplingParams
 from backend.serving.inputs import Inputs, word_list
+from backend.serving.neutral_inputs import refuse_what_has_no_effect
+from backend.serving.sampling_inputs import sampling_of
 
 SHOWN_NAMES = {
     "request_output_len": "max_tokens",
     "runtime_top_k": "top_k",
     "runtime_top_p": "top_p",
+    "len_penalty": "length_penalty",
 }
 """Engine tensor -> the ensemble's name of it, by which most clients know the field."""
 
 MAX_STOP_WORDS = 32
 MAX_SEQUENCES = 64
 MAX_STOP_WORD_BYTES = 1024
-_SAMPLES_IF_ANY = ("temperature", "runtime_top_k", "runtime_top_p", "min_p", "seed")
 _CUSTOM = {"request_priority", "tenant", "cache_salt"}
 MAX_LABEL_BYTES = 256
 _WITHOUT_EFFECT = {"pad_id"}
 """Custom parameters that clients send by habit and that mean nothing here: batches are not padded."""
 
+_LEAVE_OUT_IF_FALSE = {
+    "return_num_input_tokens": "num_input_tokens",
+    "return_num_output_tokens": "num_output_tokens",
+}
+"""Flag -> the output that stands in every response unless the flag is given as false."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ParsedRequest:
-    """A valid request, not yet known to the engine."""
+    """A valid request, not yet known to the engine. left_out: outputs that the client does not want."""
 
     prompt: tuple[int, ...]
     sampling: SamplingParams
@@ -42,6 +49,8 @@ class ParsedRequest:
     num_sequences: int
     tenant: str
     salt: str
+    wants_metrics: bool
+    left_out: frozenset[str]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,8 +67,11 @@ class RequestParser:
         """Raises InvalidRequest, naming field, value and limit. parameters: JSON object of custom parameters, or ""."""
         custom = _custom_parameters(parameters)
         streaming = inputs.boolean("streaming", False)
-        sampling = self._sampling(inputs)
-        sampling.validate(self.vocab_size)
+        refuse_what_has_no_effect(inputs)
+        self._check_pad_id(inputs)
+        sampling = sampling_of(inputs, self.eos_ids, self.vocab_size)
+        num_sequences = _num_sequences(inputs)
+        sampling.validate_together(num_sequences, self.vocab_size)
         return ParsedRequest(
             prompt=self._prompt(inputs),
             sampling=sampling,
@@ -68,10 +80,18 @@ class RequestParser:
             echo=not streaming and not inputs.boolean("exclude_input_in_output", not self.echo_by_default),
             wants_text=inputs.boolean("detokenize", False),
             stop_words=_stop_words(inputs),
-            num_sequences=_num_sequences(inputs),
+            num_sequences=num_sequences,
             tenant=_label(inputs, custom, "tenant"),
             salt=_label(inputs, custom, "cache_salt"),
+            wants_metrics=inputs.boolean(inputs.either("return_perf_metrics", "return_kv_cache_reuse_stats"), False),
+            left_out=frozenset(out for flag, out in _LEAVE_OUT_IF_FALSE.items() if not inputs.boolean(flag, True)),
         )
+
+    def _check_pad_id(self, inputs: Inputs) -> None:
+        """Nothing is padded here, so it has no effect; but what is no token is a mistake of its sender's."""
+        pad_id = inputs.integer("pad_id", 0)
+        if not 0 <= pad_id < self.vocab_size:
+            raise InvalidRequest("pad_id", f"{pad_id} is no token id, allowed is [0, {self.vocab_size - 1}]")
 
     def _prompt(self, inputs: Inputs) -> tuple[int, ...]:
         ids = inputs.ids("input_ids")
@@ -85,27 +105,6 @@ class RequestParser:
             wrong = low if low < 0 else high
             raise InvalidRequest("input_ids", f"{wrong} is no token id, allowed is [0, {self.vocab_size - 1}]")
         return ids
-
-    def _sampling(self, inputs: Inputs) -> SamplingParams:
-        """Greedy unless any sampling field is given; then what is not given does not filter, at temperature 1."""
-        sampled = any(name in inputs for name in _SAMPLES_IF_ANY)
-        return SamplingParams(
-            max_tokens=inputs.integer("request_output_len"),
-            temperature=inputs.real("temperature", 1.0 if sampled else 0.0),
-            top_k=inputs.integer("runtime_top_k", 0),
-            # TensorRT-LLM's clients send 0 for "not set".
-            top_p=inputs.real("runtime_top_p", 1.0) or 1.0,
-            min_p=inputs.real("min_p", 0.0),
-            seed=inputs.integer("seed") if "seed" in inputs else secrets.randbits(64),
-            end_ids=self._end_ids(inputs),
-            stop_ids=frozenset(inputs.ids("stop_token_ids")) if "stop_token_ids" in inputs else frozenset(),
-        )
-
-    def _end_ids(self, inputs: Inputs) -> frozenset[int]:
-        """The model's own ids, or the one given in their place; none with ``ignore_eos``."""
-        if inputs.boolean("ignore_eos", False):
-            return frozenset()
-        return frozenset({inputs.integer("end_id")}) if "end_id" in inputs else self.eos_ids
 
     def _level(self, inputs: Inputs, custom: Mapping[str, object]) -> int:
         level = inputs.integer("priority", 0)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import threading
 from typing import NamedTuple, Protocol
 
-from backend.request import FinishReason
+from backend.request import FinishReason, Sequence
+from backend.serving.extra_outputs import NOTHING, Arrays, ExtraOutputs
 from backend.text.text_stream import TextSpan, TextStream
 
 
@@ -21,7 +22,10 @@ class Failure(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """One response. ids: new tokens (with the prompt first, where it is echoed). num_output: new tokens."""
+    """One response. ids: new tokens (with the prompt first, where it is echoed). num_output: new tokens.
+
+    extra: further outputs by name, without the batch dimension.
+    """
 
     ids: list[int]
     span: TextSpan | None
@@ -29,6 +33,7 @@ class Chunk(NamedTuple):
     finish_reason: FinishReason | None
     failure: Failure | None
     final: bool
+    extra: Arrays = NOTHING
 
 
 class ResponseSender(Protocol):
@@ -52,19 +57,29 @@ class ResponseStream:
         echo: tuple[int, ...],
         text: TextStream | None,
         watches: bool = False,
+        extra: ExtraOutputs | None = None,
     ) -> None:
-        """watches: the stream is its request's stop watch, and so sees each token before it is delivered."""
+        """watches: the stream is its request's stop watch, and so sees each token before it is delivered.
+
+        extra: what gathers the outputs that only this client asked for.
+        """
         self.sender = sender
         self.streaming = streaming
         self.watches = watches
         self._lock = threading.Lock()
         self._text = text
+        self._extra = extra
         self._ids = list(echo)
         self._num_output = 0
         self._reason: FinishReason | None = None
         self._failure: Failure | None = None
         self._queued = False
         self._closed = False
+
+    def follow(self, sequence: Sequence) -> None:
+        """The engine has taken the request in as this sequence."""
+        if self._extra is not None:
+            self._extra.follow(sequence)
 
     def deliver(self, token_id: int) -> None:
         """Take a token that a step has brought, unless it came by ``push`` already."""
@@ -76,6 +91,8 @@ class ResponseStream:
         with self._lock:
             self._ids.append(token_id)
             self._num_output += 1
+            if self._extra is not None:
+                self._extra.push()
             return self._text is not None and self._text.push(token_id)
 
     @property
@@ -114,6 +131,7 @@ class ResponseStream:
                 return None
             self._closed = final
             span = self._text.take(final) if self._text is not None else None
-            chunk = Chunk(self._ids, span, self._num_output, self._reason, self._failure, final)
+            extra = self._extra.take(final) if self._extra is not None else NOTHING
+            chunk = Chunk(self._ids, span, self._num_output, self._reason, self._failure, final, extra)
             self._ids, self._num_output = [], 0
             return chunk

@@ -82,12 +82,13 @@ class TritonRequest:
     A request for several sequences has as many members; only the last response of the last of them is final.
     """
 
-    def __init__(self, request: Any, num_input: int, num_members: int) -> None:
+    def __init__(self, request: Any, num_input: int, num_members: int, left_out: frozenset[str] = frozenset()) -> None:
+        """left_out: outputs not to be sent, though they stand in every response."""
         self._sender = request.get_response_sender()
         # Asked about a request whose final response is on its way, Triton Server 2.51 crashes as a whole.
         self._lock = threading.Lock()
         self._open_members = num_members
-        self._wanted = frozenset(request.requested_output_names())
+        self._wanted = frozenset(request.requested_output_names()) - left_out
         self._num_input = num_input
 
     def member(self, index: int, key: int) -> TritonSender:
@@ -121,13 +122,13 @@ class TritonRequest:
             outputs["text_ids"] = ([chunk.span.ids], np.int32)
             outputs["engine_key"] = ([key], np.uint64)
             outputs["text_span"] = ([chunk.span.start, chunk.span.end], np.int32)
-        return pb_utils.InferenceResponse(
-            output_tensors=[
-                pb_utils.Tensor(name, as_array(values, dtype))
-                for name, (values, dtype) in outputs.items()
-                if name in self._wanted
-            ]
-        )
+        tensors = [
+            pb_utils.Tensor(name, as_array(values, dtype))
+            for name, (values, dtype) in outputs.items()
+            if name in self._wanted
+        ]
+        tensors += [pb_utils.Tensor(name, values[None]) for name, values in chunk.extra.items() if name in self._wanted]
+        return pb_utils.InferenceResponse(output_tensors=tensors)
 
 
 class TritonSender:

@@ -31,6 +31,11 @@ class PromptTokenizer:
         content = token.get("content") if isinstance(token, dict) else token
         return self._tokenizer.token_to_id(content) if isinstance(content, str) else None
 
+    def encode_plain(self, text: str) -> list[int]:
+        """Token ids of a piece of text, without a beginning-of-sequence token or any other of the tokenizer's own."""
+        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
+        return ids
+
     def encode(self, text: str) -> list[int]:
         """Token ids of a prompt; may be empty."""
         by_post_processor = self._add_special_tokens and self._adds_bos is None

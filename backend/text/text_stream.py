@@ -33,9 +33,17 @@ class TextSpan(NamedTuple):
 class TextStream:
     """The text side of one sequence. ``push`` is the engine's stop watch; ``take`` cuts the next span."""
 
-    def __init__(self, token_bytes: TokenBytes, stop_strings: Iterable[str] = (), echo: Iterable[int] = ()) -> None:
+    def __init__(
+        self,
+        token_bytes: TokenBytes,
+        stop_strings: Iterable[str] = (),
+        echo: Iterable[int] = (),
+        min_tokens: int = 0,
+    ) -> None:
+        """min_tokens: a stop string counts only where it begins after so many generated tokens."""
         self._token_bytes = token_bytes
         self._stops = StopStrings(stop_strings)
+        self._unwatched = min_tokens
         self._ids = list(echo)
         self._bytes = bytearray(token_bytes.join(self._ids))
         # Only an echo begins at the beginning of a text; what is generated continues one, and keeps its first space.
@@ -47,6 +55,9 @@ class TextStream:
         data = self._token_bytes.join((token_id,))
         self._ids.append(token_id)
         self._bytes += data
+        if self._unwatched:
+            self._unwatched -= 1
+            return False
         matched = self._stops.push(data)
         if matched is not None:
             self._cut = len(self._bytes) - matched

@@ -120,9 +120,9 @@ def test_a_bad_field_is_an_error_to_its_sender_and_the_next_request_is_answered(
 
 
 def test_an_unknown_field_is_refused_by_name(server: RunningServer) -> None:
-    status, body = post(server, "generate", {"text_input": "Hello", "max_tokens": 2, "presence_penalty": 0.5})
+    status, body = post(server, "generate", {"text_input": "Hello", "max_tokens": 2, "presense_penalty": 0.5})
     assert status == 400
-    assert "presence_penalty: no such input" in json.loads(body)["error"]
+    assert "presense_penalty: no such input" in json.loads(body)["error"]
 
 
 @pytest.mark.parametrize("stream", [True, False])

@@ -30,6 +30,13 @@ def words(*values: str | bytes) -> np.ndarray:
     return tensor([v if isinstance(v, bytes) else v.encode() for v in values], np.object_)
 
 
+YES, NO = tensor([True], np.bool_), tensor([False], np.bool_)
+
+
+def bias(ids: list[int], weights: list[float]) -> dict[str, np.ndarray]:
+    return {"logit_bias_ids": tensor(ids), "logit_bias_weights": tensor(weights, np.float32)}
+
+
 def test_nothing_given_means_greedy_with_the_models_ends_and_the_default_level() -> None:
     parsed = parse()
     assert parsed.prompt == (1, 2, 3)
@@ -94,6 +101,72 @@ def test_numbers_out_of_range_are_refused_by_the_clients_name_of_the_field(
         ({"priority": tensor([4])}, r"priority: 4 is out of range, allowed is 1 \(most urgent\) to 3"),
         ({"priority": tensor([-1])}, "priority: -1 is out of range"),
         ({"stop_words": words(*["x"] * 33)}, "stop_words: 33 words, at most 32"),
+        ({"repetition_penalty": f32(0)}, r"repetition_penalty: 0.0 is out of range, allowed is \[0.0001, 10000.0\]"),
+        ({"presence_penalty": f32(101)}, r"presence_penalty: 101.0 is out of range, allowed is \[-100.0, 100.0\]"),
+        ({"frequency_penalty": f32(np.nan)}, "frequency_penalty: nan is out of range"),
+        ({"min_tokens": tensor([-1])}, "min_tokens: -1 is out of range"),
+        ({"min_tokens": tensor([6])}, "min_tokens: 6 exceeds max_tokens, 5"),
+        ({"min_tokens": tensor([1]), "min_length": tensor([1])}, "min_length: is another name of min_tokens"),
+        (
+            {"seed": tensor([1], np.uint64), "random_seed": tensor([1], np.uint64)},
+            "random_seed: is another name of seed",
+        ),
+        ({"num_log_probs": tensor([21])}, r"num_log_probs: 21 is out of range, allowed is \[0, 20\]"),
+        ({"num_log_probs": tensor([-1])}, "num_log_probs: -1 is out of range"),
+        ({"num_log_probs": tensor([10**9])}, "num_log_probs: 1000000000 is out of range"),
+        ({"embedding_bias": f32(1)}, "embedding_bias: 1 elements, the vocabulary has 100"),
+        ({"embedding_bias": tensor([np.nan] * 100, np.float32)}, "embedding_bias: nan for id 0 is out of range"),
+        ({"embedding_bias": tensor([0] * 99 + [np.inf], np.float32)}, "embedding_bias: inf for id 99 is out of range"),
+        ({"logit_bias_ids": tensor([1])}, "logit_bias_weights: is required with logit_bias_ids"),
+        ({"logit_bias_weights": f32(1)}, "logit_bias_ids: is required with logit_bias_weights"),
+        (bias([100], [1]), r"logit_bias_ids: 100 is out of range, allowed is \[0, 99\]"),
+        (bias([-1, 3], [1, 1]), "logit_bias_ids: -1 is out of range"),
+        (bias([2**31 - 1], [1]), "logit_bias_ids: 2147483647 is out of range"),
+        (bias([1], [np.nan]), "logit_bias_weights: nan is out of range"),
+        (bias([1], [-np.inf]), "logit_bias_weights: -inf is out of range"),
+        (bias([1, 2], [1]), "logit_bias_weights: 1 elements, logit_bias_ids has 2"),
+        (bias([1] * 4097, [1] * 4097), "logit_bias_ids: 4097 ids, at most 4096"),
+        ({"bad_words_list": tensor([[1, 100], [1, 2]])}, r"bad_words_list: 100 is out of range, allowed is \[0, 99\]"),
+        (
+            {"bad_words_list": tensor([[1, 2], [3, -1]])},
+            "bad_words_list: offset 3 ends no word: 0 is before it, 2 ids there are",
+        ),
+        (
+            {"bad_words_list": tensor([[1, 2], [2, 2]])},
+            "bad_words_list: offset 2 ends no word: 2 is before it, 2 ids there are",
+        ),
+        ({"bad_words_list": tensor([[1, 2], [-1, 2]])}, "bad_words_list: an offset after the padding, -1"),
+        ({"bad_words_list": tensor([1, 2])}, r"bad_words_list: shape \[1, 2\], expected is \[2, N\]"),
+        ({"bad_words_list": tensor([[1] * 513, range(1, 514)])}, "bad_words_list: 513 words, at most 512"),
+        ({"bad_words_list": tensor([[1] * 65, [65] + [-1] * 64])}, "bad_words_list: 65 ids, at most 64"),
+        ({"stop_words_list": tensor([[-1], [1]])}, "stop_words_list: -1 is out of range"),
+        ({"stop_words_list": np.zeros((1, 2, 40000), np.int32)}, "stop_words_list: 40000 ids, at most 32768"),
+        (
+            {"return_generation_logits": YES, "request_output_len": tensor([10**6])},
+            "return_generation_logits: 1 sequences of 1000000 ",
+        ),
+        (
+            {
+                "return_generation_logits": YES,
+                "request_output_len": tensor([9999]),
+                "num_return_sequences": tensor([9]),
+            },
+            "return_generation_logits: 9 sequences of 9999 tokens",
+        ),
+        (
+            {"return_context_logits": YES},
+            "return_context_logits: true is not supported, allowed is false: logits of the",
+        ),
+        ({"beam_width": tensor([2])}, "beam_width: 2 is not supported, allowed is 1: there is no beam search"),
+        ({"beam_width": tensor([0])}, "beam_width: 0 is not supported"),
+        ({"len_penalty": f32(0.5)}, "length_penalty: 0.5 is not supported, allowed is 0 or 1"),
+        ({"len_penalty": f32(np.nan)}, "length_penalty: nan is not supported"),
+        ({"early_stopping": NO}, "early_stopping: false is not supported, allowed is true"),
+        ({"beam_search_diversity_rate": f32(0.5)}, "beam_search_diversity_rate: 0.5 is not supported"),
+        ({"runtime_top_p_decay": f32(0.9)}, "runtime_top_p_decay: 0.9 is not supported, allowed is 1: top_p stays"),
+        ({"runtime_top_p_min": f32(0.1)}, "runtime_top_p_min: 0.1 is not supported"),
+        ({"runtime_top_p_reset_ids": tensor([5])}, "runtime_top_p_reset_ids: 5 is not supported, allowed is -1"),
+        ({"pad_id": tensor([100])}, r"pad_id: 100 is no token id, allowed is \[0, 99\]"),
         ({"stop_words": words("x" * 1025)}, "stop_words: 1025 bytes, at most 1024"),
         ({"stop_words": words(b"\xff\xfe")}, "stop_words: not valid UTF-8 at byte 0"),
     ],
@@ -132,6 +205,69 @@ def test_a_stream_never_repeats_the_prompt_and_a_whole_answer_does_unless_told_n
     assert parse().echo
     assert not parse(exclude_input_in_output=yes).echo
     assert not parse(streaming=yes, exclude_input_in_output=no).echo
+
+
+def test_what_clients_send_by_habit_with_neutral_values_changes_nothing() -> None:
+    habits = {
+        "beam_width": tensor([1]),
+        "len_penalty": f32(1.0),
+        "early_stopping": YES,
+        "beam_search_diversity_rate": f32(0.0),
+        "runtime_top_p_decay": f32(1.0),
+        "runtime_top_p_min": f32(0.0),
+        "runtime_top_p_reset_ids": tensor([-1]),
+        "repetition_penalty": f32(1.0),
+        "presence_penalty": f32(0.0),
+        "pad_id": tensor([2]),
+        "return_context_logits": NO,
+        "bad_words_list": tensor([[0], [-1]]),
+        "num_log_probs": tensor([0]),
+        "min_tokens": tensor([0]),
+    }
+    seed = {"seed": tensor([1], np.uint64)}
+    assert parse(**habits, **seed).sampling == parse(**seed).sampling
+    assert not parse(**habits).sampling.special
+
+
+def test_each_field_of_sampling_arrives() -> None:
+    sampling = parse(
+        repetition_penalty=f32(1.5),
+        presence_penalty=f32(0.5),
+        frequency_penalty=f32(-0.25),
+        min_length=tensor([4]),
+        random_seed=tensor([2**63], np.uint64),
+        bad_words_list=tensor([[5, 6, 7, 0], [1, 3, -1, -1]]),
+        stop_words_list=tensor([[8, 9], [1, 2]]),
+        num_log_probs=tensor([2]),
+        return_generation_logits=YES,
+    ).sampling
+    assert (sampling.repetition_penalty, sampling.presence_penalty, sampling.frequency_penalty) == (1.5, 0.5, -0.25)
+    assert (sampling.min_tokens, sampling.seed) == (4, 2**63)
+    assert (sampling.bad_words, sampling.stop_sequences) == (((5,), (6, 7)), ((8,), (9,)))
+    assert (sampling.log_probs, sampling.top_log_probs, sampling.generation_logits) == (True, 2, True)
+    assert sampling.special
+
+
+def test_bias_comes_for_the_whole_vocabulary_or_for_chosen_ids_and_adds_up() -> None:
+    whole = np.zeros((1, 100), np.float32)
+    whole[0, [3, 99]] = 2.0, -1.5
+    assert dict(parse(embedding_bias=whole).sampling.logit_bias) == {3: 2.0, 99: -1.5}
+    assert dict(parse(embedding_bias=whole, **bias([3, 4, 4], [1, 1, 2])).sampling.logit_bias) == {
+        3: 3.0,
+        99: -1.5,
+        4: 3.0,
+    }
+    assert not parse(embedding_bias=np.zeros((1, 100), np.float32)).sampling.logit_bias
+
+
+def test_counts_and_measurements_are_given_as_asked() -> None:
+    assert parse().left_out == frozenset()
+    assert parse(return_num_input_tokens=NO, return_num_output_tokens=YES).left_out == {"num_input_tokens"}
+    assert [parse(**{name: YES}).wants_metrics for name in ("return_perf_metrics", "return_kv_cache_reuse_stats")] == [
+        True,
+        True,
+    ]
+    assert not parse().wants_metrics
 
 
 def test_parameters_of_sampling_hold_at_their_limits() -> None:
