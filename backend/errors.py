@@ -12,6 +12,10 @@ class InvalidRequest(ValueError):
         self.field = field
 
 
+class QueueFullError(RuntimeError):
+    """A request that is refused because too many wait. Reaches its sender only, as unavailable."""
+
+
 class LoadError(ValueError):
     """Something that the operator gave cannot be served; ends the load with this one line."""
 

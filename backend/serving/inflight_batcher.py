@@ -157,6 +157,8 @@ class InflightBatcher:
             salt=parsed.salt,
         )
         self._scheduler.check_fits(first)
+        if parsed.announce:
+            way_back.announce(numbers[0])
         for index, number in enumerate(numbers):
             stream = self._stream(way_back.member(index, number), parsed)
             self._requests.add(number, request.request_id(), stream)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from backend.errors import InvalidRequest
+
+Tensors = Mapping[str, NDArray[Any]]
+"""Tensors by name, batch dimension included where there is one."""
 
 
 class Inputs:
@@ -18,6 +21,10 @@ class Inputs:
         """names: tensor name -> the name to use in errors, where the client knows it by another."""
         self._tensors = tensors
         self._names = names or {}
+
+    def __iter__(self) -> Iterator[str]:
+        """The names of the tensors that were given."""
+        return iter(self._tensors)
 
     def __contains__(self, name: str) -> bool:
         return name in self._tensors

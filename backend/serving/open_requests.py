@@ -9,17 +9,31 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from typing import NamedTuple
-
-from backend.serving.response_stream import ResponseStream
+from typing import NamedTuple, Protocol
 
 _log = logging.getLogger(__name__)
 _PER_ROUND = 16
 
 
+class _Sender(Protocol):
+    def is_cancelled(self) -> bool: ...
+
+
+class Watched(Protocol):
+    """What is known of a request here: a ResponseStream, or an entry's call."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether its last response is on its way."""
+
+    @property
+    def sender(self) -> _Sender:
+        """The way back to its client."""
+
+
 class _Request(NamedTuple):
     client_id: str
-    stream: ResponseStream
+    stream: Watched
 
 
 class OpenRequests:
@@ -38,7 +52,7 @@ class OpenRequests:
         self._thread = threading.Thread(target=self._run, name="cancel-watch", daemon=True)
         self._thread.start()
 
-    def add(self, request_id: int, client_id: str, stream: ResponseStream) -> None:
+    def add(self, request_id: int, client_id: str, stream: Watched) -> None:
         """A request has been taken in."""
         with self._lock:
             self._open[request_id] = _Request(client_id, stream)

@@ -51,6 +51,7 @@ class ParsedRequest:
     salt: str
     wants_metrics: bool
     left_out: frozenset[str]
+    announce: bool
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -85,6 +86,7 @@ class RequestParser:
             salt=_label(inputs, custom, "cache_salt"),
             wants_metrics=inputs.boolean(inputs.either("return_perf_metrics", "return_kv_cache_reuse_stats"), False),
             left_out=frozenset(out for flag, out in _LEAVE_OUT_IF_FALSE.items() if not inputs.boolean(flag, True)),
+            announce=inputs.boolean("announce", False),
         )
 
     def _check_pad_id(self, inputs: Inputs) -> None:

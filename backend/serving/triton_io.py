@@ -95,6 +95,11 @@ class TritonRequest:
         """The sender of sequence ``index``. key: the engine's id of it, by which the detokenizer stops it."""
         return TritonSender(self, index, key)
 
+    def announce(self, key: int) -> None:
+        """Say, before anything else, that the engine has the request; to a model that made it and waits for a sign."""
+        tensor = pb_utils.Tensor("engine_key", as_array([key], np.uint64))
+        self._sender.send(pb_utils.InferenceResponse(output_tensors=[tensor]))
+
     def send(self, chunk: Chunk, index: int, key: int) -> None:
         """Send one response. Blocks until the server has taken it."""
         response = error_response(chunk.failure) if chunk.failure else self._response(chunk, index, key)

@@ -13,7 +13,7 @@ from .server import ENGINE, ServerOptions
 
 ROOT = Path(__file__).resolve().parents[2]
 DEFAULT_MODEL = "smollm2"
-TOKENIZING = ("preprocessing", "postprocessing")
+TOKENIZING = ("preprocessing", "postprocessing", "vllm_model", "llmapi", "ensemble_uint32")
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:

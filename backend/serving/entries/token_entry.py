@@ -1,0 +1,63 @@
+"""The Triton Server model ``tensorrt_llm``: TensorRT-LLM's token model, in front of the engine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from backend.serving.entries.entry import Entry, Prompt
+from backend.serving.entries.token_inputs import prompts_of
+from backend.serving.inputs import Inputs, Tensors, as_array
+from backend.serving.response_stream import Failure
+
+_HIDDEN = ("engine_key",)
+
+
+class TokenEntry(Entry):
+    """Token ids in, token ids out. The n prompts of a batch are n requests, told apart by ``batch_index``."""
+
+    def parse(self, inputs: Inputs, parameters: dict[str, object]) -> list[Prompt]:
+        """One prompt per row of ``input_ids``."""
+        level = self.level(inputs, parameters)
+        rows = prompts_of(inputs, parameters)
+        counts = [1] * len(rows)
+        if "num_return_sequences" in inputs:
+            counts = inputs.array("num_return_sequences").reshape(-1).tolist()
+        several = len(rows) > 1
+        return [
+            Prompt(lambda row=row: row, _TokenRenderer(index if several else None, count), level)
+            for index, (row, count) in enumerate(zip(rows, counts, strict=True))
+        ]
+
+
+@dataclass
+class _TokenRenderer:
+    """batch_index: of the prompt, None where it is alone. open_sequences: of its answers."""
+
+    batch_index: int | None
+    open_sequences: int
+
+    def __post_init__(self) -> None:
+        self._several = self.open_sequences > 1
+
+    def render(self, outputs: Tensors) -> tuple[Tensors, bool]:
+        """The engine's response under the same names, with the index of the prompt, and that of the sequence."""
+        self.open_sequences -= outputs["finish_reason"].item() != b""
+        return self._tagged(outputs), self.open_sequences <= 0
+
+    def cancelled(self) -> Tensors | Failure:
+        """No token, ended because the client wished it."""
+        nothing = {
+            "output_ids": np.zeros((1, 1, 0), np.int32),
+            "sequence_length": as_array([0], np.int32),
+            "finish_reason": as_array([b"cancelled"], np.object_),
+        }
+        return self._tagged(nothing)
+
+    def _tagged(self, outputs: Tensors) -> Tensors:
+        hidden = (*_HIDDEN, *(() if self._several else ("sequence_index",)))
+        shown = {name: array for name, array in outputs.items() if name not in hidden}
+        if self.batch_index is not None:
+            shown["batch_index"] = as_array([self.batch_index], np.int32)
+        return shown

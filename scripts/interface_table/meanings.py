@@ -1,0 +1,237 @@
+"""What each input and output means: the one table of words behind docs/interfaces.md."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from backend.serving.entries import refusals, retention, vllm_parameters
+from backend.serving.entries.text_request import LLMAPI_MAX_TOKENS
+from backend.serving.entries.token_inputs import MAX_BATCH
+from backend.serving.request_parser import MAX_LABEL_BYTES, MAX_SEQUENCES, MAX_STOP_WORD_BYTES, MAX_STOP_WORDS
+
+
+class Meaning(NamedTuple):
+    """range and default: as words for a table."""
+
+    text: str
+    range: str = ""
+    default: str = ""
+
+
+_FLAG = "true, false"
+_ID = "[0, vocabulary)"
+_GREEDY = "greedy, unless another sampling input is given; then none"
+_TEMPERATURE = Meaning(
+    "logits are divided by it; 0 (and less than 1e-5) takes the likeliest token",
+    "[0, 10000]",
+    "greedy, unless another sampling input is given; then 1",
+)
+_TOP_K = Meaning("draw from the k likeliest tokens; 0 from all; 1 is greedy", "[0, 2^31)", _GREEDY)
+_TOP_P = Meaning(
+    "draw from the likeliest tokens that together have this probability; 0 means not set", "(0, 1]", _GREEDY
+)
+_FREQUENCY = Meaning("subtracted from a token's logit for each time it is in the answer", "[-100, 100]", "0")
+_PRESENCE = Meaning("subtracted from a token's logit if it is in the answer", "[-100, 100]", "0")
+_REPETITION = Meaning(
+    "divides positive and multiplies negative logits of tokens in prompt and answer", "(0, 10000]", "1"
+)
+_SEED = Meaning("same seed, same text, whatever else runs", "64 bits", "each request another")
+_STOP_WORDS = Meaning(
+    'the text ends exactly before the first of them; "" means none',
+    f"at most {MAX_STOP_WORDS}, each at most {MAX_STOP_WORD_BYTES} bytes",
+    "none",
+)
+_MAX_TOKENS = Meaning("tokens to generate; prompt and this must fit the limits", "1 and more")
+_STREAM = Meaning("several responses, each with what is new; else one", _FLAG, "false")
+_EXCLUDE = Meaning("whole answers begin with the prompt unless this is true; streams never repeat it", _FLAG, "false")
+_STOP = Meaning("end the running request that has the same request id", _FLAG, "false")
+_LENGTHS = Meaning("tokens of the prompt; what follows in its row is padding", "[1, width of the row]")
+_MIN_TOKENS = Meaning("no end of sequence, stop token or stop list before so many tokens", "[0, max_tokens]", "0")
+_LOG_PROBS = Meaning("return log-probabilities of the new tokens", _FLAG, "false")
+_METRICS = Meaning("return blocks reused and allocated, and times", _FLAG, "false")
+_RETENTION = "taken only if it asks for what happens anyway: cached blocks go by their last use"
+_NO_BEAMS = "there is no beam search"
+_WORDS_ROWS = "[2, N]: row 0 ids one word after the other, row 1 where each ends, then -1"
+
+
+def _beam(allowed: str, default: str) -> Meaning:
+    return Meaning(f"taken with a value that changes nothing: {_NO_BEAMS}", allowed, default)
+
+
+def _decay(allowed: str) -> Meaning:
+    return Meaning("taken with a value that changes nothing: top_p stays as it is", allowed, allowed)
+
+
+def _refused(refusal: refusals.Refusal) -> Meaning:
+    allowed = {None: "none", 0: "0 or false", "": '""'}[refusal.neutral]
+    return Meaning(f"refused: {refusal.why}", allowed, "none")
+
+
+INPUTS: dict[str, Meaning] = (
+    {name: _refused(refusal) for name, refusal in refusals.UNSERVED.items()}
+    | {
+        "text_input": Meaning("the prompt; special tokens written in it are read as such", "at least one token, UTF-8"),
+        "max_tokens": _MAX_TOKENS,
+        "request_output_len": _MAX_TOKENS,
+        "stream": _STREAM,
+        "streaming": _STREAM,
+        "temperature": _TEMPERATURE,
+        "top_k": _TOP_K,
+        "runtime_top_k": _TOP_K,
+        "top_p": _TOP_P,
+        "runtime_top_p": _TOP_P,
+        "min_p": Meaning("leave out tokens less likely than this times the likeliest", "[0, 1]", "0"),
+        "seed": _SEED,
+        "random_seed": _SEED._replace(text="older name of seed"),
+        "stop_words": _STOP_WORDS,
+        "bad_words": Meaning('words that do not occur in the answer; "" means none', "at most 512", "none"),
+        "stop_words_list": Meaning("the answer ends with the first of these token sequences", _WORDS_ROWS, "none"),
+        "bad_words_list": Meaning("token sequences that do not occur in the answer", _WORDS_ROWS, "none"),
+        "stop_token_ids": Meaning("tokens that end the answer, with reason stop", f"{_ID}, at most 256", "none"),
+        "end_id": Meaning(
+            "the end-of-sequence token; in tensorrt_llm none or -1 means that nothing but the length ends the answer",
+            _ID,
+            "the model's own; in tensorrt_llm none",
+        ),
+        "pad_id": Meaning("nothing is padded here, so it has no effect", _ID, "none"),
+        "num_return_sequences": Meaning("so many answers, told apart by sequence_index", f"[1, {MAX_SEQUENCES}]", "1"),
+        "ignore_eos": Meaning("no token ends the answer as end of sequence", _FLAG, "false"),
+        "exclude_input_in_output": _EXCLUDE,
+        "repetition_penalty": _REPETITION,
+        "presence_penalty": _PRESENCE,
+        "frequency_penalty": _FREQUENCY,
+        "min_tokens": _MIN_TOKENS,
+        "min_length": _MIN_TOKENS._replace(text="older name of min_tokens"),
+        "embedding_bias": Meaning("added to the logits", "one finite number per token of the vocabulary", "none"),
+        "embedding_bias_words": Meaning("words whose tokens get a bias", "as many as weights", "none"),
+        "embedding_bias_weights": Meaning("the biases of embedding_bias_words", "finite", "none"),
+        "logit_bias_ids": Meaning("tokens that get a bias", f"{_ID}, at most 4096", "none"),
+        "logit_bias_weights": Meaning("the biases of logit_bias_ids", "finite, as many as ids", "none"),
+        "return_log_probs": _LOG_PROBS,
+        "num_log_probs": Meaning("and those of so many of the likeliest tokens at each place", "[0, 20]", "0"),
+        "return_context_logits": Meaning("logits of the prompt are not given", "false", "false"),
+        "return_generation_logits": Meaning("return the logits of the new tokens", _FLAG, "false"),
+        "return_perf_metrics": _METRICS,
+        "return_kv_cache_reuse_stats": _METRICS._replace(text="older name of return_perf_metrics"),
+        "return_num_input_tokens": Meaning("return num_input_tokens", _FLAG, "true; false in vllm_model"),
+        "return_num_output_tokens": Meaning("return num_output_tokens", _FLAG, "true; false in vllm_model"),
+        "beam_width": _beam("1", "1"),
+        "length_penalty": _beam("0, 1", "1"),
+        "len_penalty": _beam("0, 1", "1"),
+        "early_stopping": _beam("true", "true"),
+        "beam_search_diversity_rate": _beam("0", "0"),
+        "runtime_top_p_min": _decay("0"),
+        "runtime_top_p_decay": _decay("1"),
+        "runtime_top_p_reset_ids": _decay("-1"),
+        "priority": Meaning(
+            "1 is the most urgent; also as custom parameter request_priority",
+            "1 to priority_levels, 0 for the default",
+            "2",
+        ),
+        "tenant": Meaning(
+            "whose fair share is used; also as custom parameter", f"at most {MAX_LABEL_BYTES} bytes", '""'
+        ),
+        "cache_salt": Meaning(
+            "prefixes are shared among requests of one salt only; also as custom parameter",
+            f"at most {MAX_LABEL_BYTES} bytes",
+            '""',
+        ),
+        "input_ids": Meaning(f"the prompt; in tensorrt_llm up to {MAX_BATCH} prompts, each a request", _ID),
+        "input_lengths": _LENGTHS,
+        "stop": _STOP,
+        "engine_key": Meaning("with stop: the engine's own number of the request to stop", "64 bits", "none"),
+        "detokenize": Meaning("return what the detokenizer needs", _FLAG, "false"),
+        "announce": Meaning(
+            "a first response at once, with engine_key alone: the request is in the engine", _FLAG, "false"
+        ),
+        "sampling_parameters": Meaning("vLLM's sampling parameters, a JSON object; its keys are below", "JSON", "{}"),
+        "return_finish_reason": Meaning("return finish_reason", _FLAG, "false"),
+        "return_stop_reason": Meaning("return stop_reason", _FLAG, "false"),
+        "return_cumulative_logprob": Meaning("return the sum of the log-probabilities", _FLAG, "false"),
+        "return_logprobs": Meaning("return logprobs, as many as the key logprobs says", _FLAG, "false"),
+        "sampling_param_best_of": Meaning("taken with a value that changes nothing", "1", "1"),
+        "sampling_param_temperature": _TEMPERATURE,
+        "sampling_param_top_k": _TOP_K,
+        "sampling_param_top_p": _TOP_P,
+        "sampling_param_frequency_penalty": _FREQUENCY,
+        "sampling_param_presence_penalty": _PRESENCE,
+        "sampling_param_max_tokens": _MAX_TOKENS._replace(default=str(LLMAPI_MAX_TOKENS)),
+        "sampling_param_stop": _STOP_WORDS,
+        "sampling_param_seed": _SEED,
+        "sampling_param_exclude_input_from_output": _EXCLUDE._replace(
+            text="the text begins with the prompt unless true"
+        ),
+        "sampling_param_return_perf_metrics": _METRICS,
+        "QUERY": Meaning("the prompt's text", "UTF-8"),
+        "BAD_WORDS_DICT": Meaning("words to forbid", "UTF-8", "none"),
+        "EMBEDDING_BIAS_WORDS": Meaning("words whose tokens get a bias", "UTF-8", "none"),
+        "EMBEDDING_BIAS_WEIGHTS": Meaning("their biases", "finite", "none"),
+        "TOKENS_BATCH": Meaning("token ids", _ID),
+        "TEXT_SPAN": Meaning("first and last byte to show of what the ids stand for", "bytes", "all"),
+        "ENGINE_KEY": Meaning(
+            "the engine's number of the request, to stop it when its client has gone", "64 bits", "none"
+        ),
+    }
+    | {name: Meaning(_RETENTION, "", "none") for name in retention.NAMES}
+)
+for _name in retention.NAMES:
+    INPUTS[_name] = INPUTS[_name]._replace(
+        range={"priorities": str(retention.DEFAULT_PRIORITY), "priority": str(retention.DEFAULT_PRIORITY)}.get(
+            _name.rsplit("_", 1)[-1], "-1" if _name.endswith("_ms") else "0 and more, ends also -1"
+        )
+    )
+
+VLLM_KEYS: dict[str, Meaning] = {
+    "max_tokens": _MAX_TOKENS._replace(default=str(vllm_parameters.DEFAULT_MAX_TOKENS)),
+    "min_tokens": _MIN_TOKENS,
+    "temperature": _TEMPERATURE._replace(default=f"{vllm_parameters.DEFAULT_TEMPERATURE:g}"),
+    "top_k": _TOP_K._replace(text="draw from the k likeliest tokens; 0 or -1 from all", default="0"),
+    "top_p": _TOP_P._replace(default="1"),
+    "min_p": INPUTS["min_p"],
+    "seed": _SEED._replace(text="same seed, same text, whatever else runs; -1 is none"),
+    "n": Meaning("so many answers, one element of each output for each", f"[1, {MAX_SEQUENCES}]", "1"),
+    "stop": _STOP_WORDS._replace(text="a string or a list; the text ends exactly before the first of them"),
+    "stop_token_ids": INPUTS["stop_token_ids"],
+    "ignore_eos": INPUTS["ignore_eos"],
+    "bad_words": INPUTS["bad_words"],
+    "logit_bias": Meaning("object of token id and number: added to the logits", "at most 4096, finite", "none"),
+    "logprobs": Meaning("log-probabilities of so many of the likeliest tokens, and the one taken", "[0, 20]", "none"),
+    "repetition_penalty": _REPETITION,
+    "presence_penalty": _PRESENCE,
+    "frequency_penalty": _FREQUENCY,
+    "priority": INPUTS["priority"],
+    "request_priority": INPUTS["priority"]._replace(text="the same"),
+    "tenant": INPUTS["tenant"],
+    "cache_salt": INPUTS["cache_salt"],
+}
+
+OUTPUTS: dict[str, str] = {
+    "text_output": "the text, or what is new of it; in llmapi always the whole text so far",
+    "output_ids": "token ids: prompt and answer, or what is new",
+    "sequence_length": "ids in this response",
+    "sequence_index": "which of several answers; in tensorrt_llm only where several were asked for",
+    "batch_index": "which prompt of the batch; only where there are several",
+    "finish_reason": "eos, stop, length, cancelled, timeout; empty while it runs. vllm_model and llmapi say stop "
+    "for eos, and vllm_model None while it runs",
+    "stop_reason": "stop string if one ended the text, else empty",
+    "num_input_tokens": "tokens of the prompt",
+    "num_output_tokens": "new tokens in this response",
+    "cum_log_probs": "log-probability of the answer so far",
+    "output_log_probs": "of each new token",
+    "top_log_prob_ids": "the likeliest tokens at the place of each new one",
+    "top_log_probs": "their log-probabilities",
+    "generation_logits": "of each new token",
+    "cumulative_logprob": "log-probability of the answer so far",
+    "logprobs": "JSON: for each new token an object of token id -> logprob, rank, decoded_token",
+    "kv_cache_reused_blocks": "blocks of the prompt found in the prefix cache",
+    "kv_cache_reused_block": "blocks of the prompt found in the prefix cache",
+    "kv_cache_alloc_new_blocks": "blocks allocated anew",
+    "kv_cache_alloc_total_blocks": "blocks held in all",
+    "arrival_time_ns": "when the request arrived at the engine",
+    "first_scheduled_time_ns": "when it first had a place in a step",
+    "first_token_time_ns": "when its first token was there",
+    "last_token_time_ns": "when its last token was there",
+    "text_ids": "for the detokenizer: ids of text_span",
+    "text_span": "for the detokenizer: bytes to show of what text_ids stand for",
+    "engine_key": "the engine's own number of the request",
+}
