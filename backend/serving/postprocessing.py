@@ -61,6 +61,7 @@ class Postprocessing:
         ids = list(inputs.ids("TOKENS_BATCH"))
         start, end = inputs.ids("TEXT_SPAN") if "TEXT_SPAN" in inputs else (0, len(self._token_bytes.join(ids)))
         text = TextSpan(ids, start, end).text(self._token_bytes)
+        # One dimension, as TensorRT-LLM's detokenizer has it: its clients decode each element of the first one.
         return pb_utils.InferenceResponse(
-            output_tensors=[pb_utils.Tensor("OUTPUT", as_array([text.encode()], np.object_))]
+            output_tensors=[pb_utils.Tensor("OUTPUT", np.array([text.encode()], np.object_))]
         )

@@ -31,8 +31,8 @@ def document() -> str:
         "## Inputs\n",
         _table(("input", "type", "meaning", "range", "default", "entries"), _inputs(entries)),
         "## Keys of `sampling_parameters` (`vllm_model`)\n",
-        "A JSON object; numbers and truth values may be strings, null means not given. The request's custom parameters\n"
-        "(further keys of `/generate`) are read in the same way.\n",
+        "A JSON object; numbers and truth values may be strings, null means not given. The request's custom\n"
+        "parameters (further keys of `/generate`) are read in the same way.\n",
         _table(("key", "meaning", "range", "default"), _vllm_keys()),
         "## Outputs\n",
         _table(("output", "type", "meaning", "entries"), _outputs(entries)),
@@ -47,7 +47,6 @@ def _inputs(found: Mapping[str, Model]) -> list[tuple[str, ...]]:
     rows = []
     for name, by_model in _by_name({m.name: m.inputs for m in found.values()}).items():
         meaning, types = INPUTS[name], _types(by_model)
-        words = (meaning.text, meaning.range, _default(meaning, by_model))
         words = (meaning.text, meaning.range, _default(meaning, by_model))
         rows.append((f"`{name}`", types, *words, _names(by_model)))
     return rows

@@ -1,0 +1,97 @@
+"""A client that leaves an entry, or says stop, ends its generation: streamed or not, over gRPC and HTTP."""
+
+import http.client
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.server.entries.client import (
+    ONCE,
+    PATIENCE,
+    STREAM,
+    Client,
+    Fields,
+    Types,
+    probe,
+    token_request,
+    wait_for_steps,
+    wait_until_quiet,
+)
+from tests.server_fixture import RunningServer
+
+pytestmark = pytest.mark.server
+LONG = 1500
+
+
+LONG_ASKS: dict[str, Fields] = {
+    "tensorrt_llm": token_request([504, 3575], LONG),
+    "vllm_model": {"text_input": ONCE, "sampling_parameters": json.dumps({"max_tokens": LONG, "ignore_eos": True})},
+    "llmapi": {"text_input": ONCE, "sampling_param_max_tokens": LONG, "sampling_param_temperature": 1.0},
+    "ensemble_uint32": {"text_input": ONCE, "max_tokens": LONG, "temperature": 1.0},
+    "tensorrt_llm_bls": {"text_input": ONCE, "max_tokens": LONG, "ignore_eos": True},
+}
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("model", LONG_ASKS)
+def test_a_client_that_leaves_ends_its_generation(
+    server: RunningServer,
+    types: Types,
+    trace_file: Path,
+    model: str,
+    stream: bool,
+) -> None:
+    """Of an ensemble's whole answer nobody tells the models; the entries that are models of their own see it."""
+    if model == "tensorrt_llm_bls" and not stream:
+        return
+    before = wait_until_quiet(trace_file)
+    leaving = Client(server, types)
+    leaving.send(model, **LONG_ASKS[model] | {STREAM.get(model, "stream"): stream})
+    wait_for_steps(trace_file, before + 5)
+    leaving.client.stop_stream(cancel_requests=True)
+    assert wait_until_quiet(trace_file) - before < LONG / 2
+    leaving.client.close()
+    probe(server)
+
+
+@pytest.mark.parametrize("model", ["vllm_model", "tensorrt_llm"])
+def test_an_http_client_that_leaves_ends_its_generation(server: RunningServer, trace_file: Path, model: str) -> None:
+    before = wait_until_quiet(trace_file)
+    connection = http.client.HTTPConnection("127.0.0.1", server.http_port, timeout=PATIENCE)
+    fields = {name: value[0] if name == "input_lengths" else value for name, value in LONG_ASKS[model].items()}
+    connection.request(
+        "POST", f"/v2/models/{model}/generate_stream", json.dumps(fields | {STREAM.get(model, "stream"): True})
+    )
+    response = connection.getresponse()
+    assert b"data:" in response.read(100)
+    response.close()
+    connection.close()
+    assert wait_until_quiet(trace_file) - before < LONG / 2
+    probe(server)
+
+
+@pytest.mark.parametrize("model", ["tensorrt_llm", "ensemble_uint32", "llmapi", "ensemble"])
+def test_a_stop_with_the_same_request_id_ends_the_request(
+    client: Client, server: RunningServer, types: Types, trace_file: Path, model: str
+) -> None:
+    """Sent to the model itself; for a request to the ensemble, to tensorrt_llm, as with TensorRT-LLM."""
+    before = wait_until_quiet(trace_file)
+    fields = LONG_ASKS["tensorrt_llm_bls" if model == "ensemble" else model]
+    client.send(model, request_id="mine", **fields)
+    wait_for_steps(trace_file, before + 5)
+    stopper = Client(server, types)
+    to = "tensorrt_llm" if model == "ensemble" else model
+    dummy = {"tensorrt_llm": token_request([0], 1), "llmapi": {"text_input": "x"}}.get(
+        to, {"text_input": "x", "max_tokens": 1}
+    )
+    stopper.send(to, request_id="mine", stop=True, **dummy)
+    stop = stopper.receive()
+    assert (stop.error, stop.responses, stop.finals) == ("", [], 1)
+    ended = client.receive()
+    if model == "llmapi":
+        assert "cancelled" in ended.error
+    else:
+        assert (ended.error, ended.column("finish_reason")) == ("", [b"cancelled"])
+    assert wait_until_quiet(trace_file) - before < LONG / 2
+    stopper.client.stop_stream()

@@ -1,0 +1,103 @@
+"""The vLLM backend's model: its echo, its increments, its n, its JSON, and what is refused."""
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.reference import Reference
+from tests.server.entries.client import FRANCE, ONCE, Client, Fields, Reply, post
+from tests.server_fixture import RunningServer
+
+pytestmark = pytest.mark.server
+
+
+def vllm(client: Client, text: str = FRANCE, sampling: Fields | None = None, **fields: Any) -> Reply:
+    given = {} if sampling is None else {"sampling_parameters": json.dumps(sampling)}
+    return client.ask("vllm_model", text_input=text, **given, **fields)
+
+
+def test_vllm_repeats_the_prompt_in_whole_answers_alone(client: Client, reference: Reference) -> None:
+    greedy = {"temperature": "0", "max_tokens": "8"}
+    answer = reference.text(FRANCE, reference.greedy(FRANCE, 8))
+    whole = vllm(client, sampling=greedy)
+    assert [np.shape(r["text_output"]) for r in whole.responses] == [(1,)]
+    assert whole.text() == FRANCE + answer
+    assert vllm(client, sampling=greedy, exclude_input_in_output=True).text() == answer
+    streamed = vllm(client, sampling=greedy, stream=True)
+    assert (streamed.text(), streamed.finals) == (answer, 1)
+    assert len(streamed.responses) > 1
+    refused = vllm(client, sampling=greedy, stream=True, exclude_input_in_output=False)
+    assert "exclude_input_in_output: false is not allowed when streaming" in refused.error
+
+
+def test_vllm_counts_and_reasons_come_where_they_are_asked_for(client: Client, reference: Reference) -> None:
+    flags = {"return_finish_reason": True, "return_num_input_tokens": True, "return_num_output_tokens": True}
+    sampling = {"temperature": 0, "max_tokens": 5}
+    assert set(vllm(client, sampling=sampling).responses[0]) == {"text_output"}
+    for stream in (True, False):
+        reply = vllm(client, sampling=sampling, stream=stream, **flags)
+        assert reply.column("finish_reason")[-1] == b"length"
+        assert set(reply.column("finish_reason")[:-1]) <= {b"None"}
+        assert sum(reply.column("num_output_tokens")) == 5
+        assert set(reply.column("num_input_tokens")) == {len(reference.prompt_ids(FRANCE))}
+    stopped = vllm(client, sampling=sampling | {"stop": " Paris"}, exclude_input_in_output=True, **flags)
+    assert (stopped.text(), stopped.column("finish_reason")) == ("", [b"stop"])
+
+
+def test_vllms_n_gives_one_element_per_answer_whole_and_streamed(client: Client) -> None:
+    sampling = {"temperature": 1.0, "seed": 5, "max_tokens": 12, "n": 3}
+    whole = vllm(client, sampling=sampling, exclude_input_in_output=True)
+    (response,) = whole.responses
+    texts = [text.decode() for text in response["text_output"]]
+    assert len(set(texts)) == 3
+    streamed = vllm(client, sampling=sampling, stream=True)
+    assert all(len(r["text_output"]) == 3 for r in streamed.responses)
+    assert ["".join(r["text_output"][n].decode() for r in streamed.responses) for n in range(3)] == texts
+    assert whole.finals == streamed.finals == 1
+
+
+def test_vllm_samples_unless_told_otherwise_and_a_seed_fixes_what_it_says(client: Client) -> None:
+    def text(**sampling: Any) -> str:
+        return vllm(client, ONCE, {"max_tokens": 12} | sampling).text()
+
+    assert text(seed=3) == text(seed=3)
+    assert len({text() for _ in range(4)}) > 1
+    assert text(temperature=0) == text(temperature=1e-9) == text(top_k=1)
+
+
+def test_generate_takes_vllms_sampling_parameters_as_further_keys(server: RunningServer, reference: Reference) -> None:
+    asked = {"text_input": FRANCE, "temperature": 0, "max_tokens": 4}
+    expected = FRANCE + reference.text(FRANCE, reference.greedy(FRANCE, 4))
+    status, body = post(server, "vllm_model/generate", asked)
+    assert (status, json.loads(body)["text_output"]) == (200, expected)
+    nested = {"text_input": FRANCE, "parameters": {"temperature": 0, "max_tokens": 4}}
+    assert json.loads(post(server, "vllm_model/generate", nested)[1])["text_output"] == expected
+    status, body = post(server, "vllm_model/generate", asked | {"temprature": 0})
+    assert (status, "temprature: no such sampling parameter" in body) == (400, True)
+
+
+@pytest.mark.parametrize(
+    ("sampling", "message"),
+    [
+        ({"max_tokens": 0}, "max_tokens: 0 is out of range"),
+        ({"top_p": 0.0, "max_tokens": -3}, "max_tokens: -3 is out of range"),
+        ({"temperature": "nan"}, "temperature: nan is out of range"),
+        ({"min_p": "inf"}, "min_p: inf is out of range"),
+        ({"stop_token_ids": [49152]}, "stop_token_ids: 49152 is out of range"),
+        ({"prompt_logprobs": 3}, "prompt_logprobs: is not supported"),
+        ({"lora_name": "x"}, "lora_name: is not supported"),
+        ({"n": 5_000_000}, "n: 5000000 is out of range, allowed is [1, 64]"),
+        ({"priority": 9}, "priority: 9 is out of range"),
+    ],
+)
+def test_a_bad_sampling_parameter_is_refused_by_name(client: Client, sampling: Fields, message: str) -> None:
+    reply = vllm(client, sampling=sampling)
+    assert message in reply.error
+    assert reply.responses == []
+
+
+@pytest.mark.parametrize("text", ["", b"\xff\xfe"])
+def test_a_prompt_that_holds_no_text_is_refused(client: Client, text: Any) -> None:
+    assert "text_input: " in vllm(client, text, {"max_tokens": 2}).error
