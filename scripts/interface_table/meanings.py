@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from backend import sampling_params as limits
+from backend.serving import sampling_inputs, word_inputs
 from backend.serving.entries import refusals, retention, vllm_parameters
 from backend.serving.entries.text_request import LLMAPI_MAX_TOKENS
 from backend.serving.entries.token_inputs import MAX_BATCH
@@ -21,19 +23,23 @@ class Meaning(NamedTuple):
 _FLAG = "true, false"
 _ID = "[0, vocabulary)"
 _GREEDY = "greedy, unless another sampling input is given; then none"
+_ADDED = f"[{-limits.MAX_ADDED_PENALTY:g}, {limits.MAX_ADDED_PENALTY:g}]"
+_BIAS = f"[{-limits.MAX_BIAS:g}, {limits.MAX_BIAS:g}]"
 _TEMPERATURE = Meaning(
     "logits are divided by it; 0 (and less than 1e-5) takes the likeliest token",
-    "[0, 10000]",
+    f"[0, {limits.MAX_TEMPERATURE:g}]",
     "greedy, unless another sampling input is given; then 1",
 )
 _TOP_K = Meaning("draw from the k likeliest tokens; 0 from all; 1 is greedy", "[0, 2^31)", _GREEDY)
 _TOP_P = Meaning(
     "draw from the likeliest tokens that together have this probability; 0 means not set", "(0, 1]", _GREEDY
 )
-_FREQUENCY = Meaning("subtracted from a token's logit for each time it is in the answer", "[-100, 100]", "0")
-_PRESENCE = Meaning("subtracted from a token's logit if it is in the answer", "[-100, 100]", "0")
+_FREQUENCY = Meaning("subtracted from a token's logit for each time it is in the answer", _ADDED, "0")
+_PRESENCE = Meaning("subtracted from a token's logit if it is in the answer", _ADDED, "0")
 _REPETITION = Meaning(
-    "divides positive and multiplies negative logits of tokens in prompt and answer", "(0, 10000]", "1"
+    "divides positive and multiplies negative logits of tokens in prompt and answer",
+    f"[{1 / limits.MAX_REPETITION_PENALTY:g}, {limits.MAX_REPETITION_PENALTY:g}]",
+    "1",
 )
 _SEED = Meaning("same seed, same text, whatever else runs", "64 bits", "each request another")
 _STOP_WORDS = Meaning(
@@ -51,7 +57,10 @@ _LOG_PROBS = Meaning("return log-probabilities of the new tokens", _FLAG, "false
 _METRICS = Meaning("return blocks reused and allocated, and times", _FLAG, "false")
 _RETENTION = "taken only if it asks for what happens anyway: cached blocks go by their last use"
 _NO_BEAMS = "there is no beam search"
-_WORDS_ROWS = "[2, N]: row 0 ids one word after the other, row 1 where each ends, then -1"
+_WORDS_ROWS = (
+    f"[2, N]: row 0 ids one word after the other, row 1 where each ends, then -1; at most {limits.MAX_WORDS} words"
+)
+_WORDS = f"at most {word_inputs.MAX_WORDS}, each at most {word_inputs.MAX_WORD_BYTES} bytes"
 
 
 def _beam(allowed: str, default: str) -> Meaning:
@@ -84,10 +93,12 @@ INPUTS: dict[str, Meaning] = (
         "seed": _SEED,
         "random_seed": _SEED._replace(text="older name of seed"),
         "stop_words": _STOP_WORDS,
-        "bad_words": Meaning('words that do not occur in the answer; "" means none', "at most 512", "none"),
+        "bad_words": Meaning('words that do not occur in the answer; "" means none', _WORDS, "none"),
         "stop_words_list": Meaning("the answer ends with the first of these token sequences", _WORDS_ROWS, "none"),
         "bad_words_list": Meaning("token sequences that do not occur in the answer", _WORDS_ROWS, "none"),
-        "stop_token_ids": Meaning("tokens that end the answer, with reason stop", f"{_ID}, at most 256", "none"),
+        "stop_token_ids": Meaning(
+            "tokens that end the answer, with reason stop", f"{_ID}, at most {limits.MAX_STOP_IDS}", "none"
+        ),
         "end_id": Meaning(
             "the end-of-sequence token; in tensorrt_llm none or -1 means that nothing but the length ends the answer",
             _ID,
@@ -102,13 +113,15 @@ INPUTS: dict[str, Meaning] = (
         "frequency_penalty": _FREQUENCY,
         "min_tokens": _MIN_TOKENS,
         "min_length": _MIN_TOKENS._replace(text="older name of min_tokens"),
-        "embedding_bias": Meaning("added to the logits", "one finite number per token of the vocabulary", "none"),
-        "embedding_bias_words": Meaning("words whose tokens get a bias", "as many as weights", "none"),
-        "embedding_bias_weights": Meaning("the biases of embedding_bias_words", "finite", "none"),
-        "logit_bias_ids": Meaning("tokens that get a bias", f"{_ID}, at most 4096", "none"),
-        "logit_bias_weights": Meaning("the biases of logit_bias_ids", "finite, as many as ids", "none"),
+        "embedding_bias": Meaning("added to the logits", f"one number per token of the vocabulary, {_BIAS}", "none"),
+        "embedding_bias_words": Meaning("words whose tokens get a bias", _WORDS, "none"),
+        "embedding_bias_weights": Meaning("the biases of embedding_bias_words", f"{_BIAS}, one per word", "none"),
+        "logit_bias_ids": Meaning("tokens that get a bias", f"{_ID}, at most {sampling_inputs.MAX_BIAS_IDS}", "none"),
+        "logit_bias_weights": Meaning("the biases of logit_bias_ids", f"{_BIAS}, one per id", "none"),
         "return_log_probs": _LOG_PROBS,
-        "num_log_probs": Meaning("and those of so many of the likeliest tokens at each place", "[0, 20]", "0"),
+        "num_log_probs": Meaning(
+            "and those of so many of the likeliest tokens at each place", f"[0, {limits.MAX_TOP_LOG_PROBS}]", "0"
+        ),
         "return_context_logits": Meaning("logits of the prompt are not given", "false", "false"),
         "return_generation_logits": Meaning("return the logits of the new tokens", _FLAG, "false"),
         "return_perf_metrics": _METRICS,
@@ -165,7 +178,7 @@ INPUTS: dict[str, Meaning] = (
         "QUERY": Meaning("the prompt's text", "UTF-8"),
         "BAD_WORDS_DICT": Meaning("words to forbid", "UTF-8", "none"),
         "EMBEDDING_BIAS_WORDS": Meaning("words whose tokens get a bias", "UTF-8", "none"),
-        "EMBEDDING_BIAS_WEIGHTS": Meaning("their biases", "finite", "none"),
+        "EMBEDDING_BIAS_WEIGHTS": Meaning("their biases", _BIAS, "none"),
         "TOKENS_BATCH": Meaning("token ids", _ID),
         "TEXT_SPAN": Meaning("first and last byte to show of what the ids stand for", "bytes", "all"),
         "ENGINE_KEY": Meaning(
@@ -194,8 +207,14 @@ VLLM_KEYS: dict[str, Meaning] = {
     "stop_token_ids": INPUTS["stop_token_ids"],
     "ignore_eos": INPUTS["ignore_eos"],
     "bad_words": INPUTS["bad_words"],
-    "logit_bias": Meaning("object of token id and number: added to the logits", "at most 4096, finite", "none"),
-    "logprobs": Meaning("log-probabilities of so many of the likeliest tokens, and the one taken", "[0, 20]", "none"),
+    "logit_bias": Meaning(
+        "object of token id and number: added to the logits", f"at most {sampling_inputs.MAX_BIAS_IDS}, {_BIAS}", "none"
+    ),
+    "logprobs": Meaning(
+        "log-probabilities of so many of the likeliest tokens, and the one taken",
+        f"[0, {limits.MAX_TOP_LOG_PROBS}]",
+        "none",
+    ),
     "repetition_penalty": _REPETITION,
     "presence_penalty": _PRESENCE,
     "frequency_penalty": _FREQUENCY,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -39,6 +39,7 @@ class EngineCall:
         self,
         engine: str,
         request_id: str,
+        outputs: Iterable[str],
         prepare: Callable[[], Tensors],
         renderer: Renderer,
         reply: Reply,
@@ -46,13 +47,16 @@ class EngineCall:
         timeout: int = 0,
         parameters: Mapping[str, object] | None = None,
     ) -> None:
-        """engine: the model's name. prepare: gives its inputs, and may ask other models; it raises RequestFailed.
+        """engine: the model's name. outputs: to ask it for; few, as all of a stream stay in shared memory till its end.
+
+        prepare: gives its inputs, and may ask other models; it raises RequestFailed.
 
         timeout: microseconds, 0 for none. parameters: custom ones.
         """
         self.sender = reply
         self._engine = engine
         self._request_id = request_id
+        self._outputs = ["engine_key", *outputs]
         self._prepare = prepare
         self._renderer = renderer
         self._reply = reply
@@ -131,7 +135,7 @@ class EngineCall:
         request = pb_utils.InferenceRequest(
             request_id=self._request_id,
             model_name=self._engine,
-            requested_output_names=[],  # all that the engine has to say
+            requested_output_names=self._outputs,
             inputs=[
                 pb_utils.Tensor("announce", as_array([True], np.bool_)),
                 *(pb_utils.Tensor(name, array) for name, array in inputs.items()),

@@ -31,8 +31,12 @@ _LEVELS = range(1, 10)
 
 
 class Prompt(NamedTuple):
-    """One prompt of a request, valid as far as the entry can tell. level: its order before the engine."""
+    """One prompt of a request, valid as far as the entry can tell.
 
+    outputs: of the engine, that its renderer reads. level: its order before the engine.
+    """
+
+    outputs: tuple[str, ...]
     prepare: Callable[[], Tensors]
     renderer: Renderer
     level: int
@@ -41,8 +45,10 @@ class Prompt(NamedTuple):
 class Entry:
     """Base of the Triton Server models that serve as entries; execute() returns at once."""
 
-    def parse(self, inputs: Inputs, parameters: dict[str, object]) -> list[Prompt]:
+    def parse(self, inputs: Inputs, parameters: dict[str, object], wanted: frozenset[str]) -> list[Prompt]:
         """The prompts of a request. parameters: the client's, of which those that are left go to the engine.
+
+        wanted: the outputs that the client asked for.
 
         Raises InvalidRequest.
         """
@@ -89,13 +95,14 @@ class Entry:
             self._stop(request)
             return
         parameters = json.loads(request.parameters() or "{}")
-        prompts = self.parse(inputs, parameters)
+        prompts = self.parse(inputs, parameters, frozenset(request.requested_output_names()))
         reply = Reply(request, len(prompts))
         numbers = [next(self._numbers) for _ in prompts]
         calls = {
             number: EngineCall(
                 self._engine,
                 f"{self._prefix}-{number}",
+                prompt.outputs,
                 prompt.prepare,
                 prompt.renderer,
                 reply,

@@ -37,12 +37,14 @@ class TextEntry(Entry):
         except (ValueError, OSError) as error:
             raise ValueError(f"parameter tokenizer_dir: {error}") from error
 
-    def parse(self, inputs: Inputs, parameters: dict[str, object]) -> list[Prompt]:
+    def parse(self, inputs: Inputs, parameters: dict[str, object], wanted: frozenset[str]) -> list[Prompt]:  # noqa: ARG002
         """One prompt per request."""
         level = self.level(inputs, parameters)
         request = self.read(inputs, parameters)
         asked = request.engine.get("priority", level)
-        return [Prompt(self._preparation(request), self.renderer(request), self.order(int(str(asked))))]
+        return [
+            Prompt(request.outputs(), self._preparation(request), self.renderer(request), self.order(int(str(asked))))
+        ]
 
     def _preparation(self, request: TextRequest) -> Callable[[], Tensors]:
         tensors = request.tensors()

@@ -42,6 +42,22 @@ DTYPES: Mapping[str, type[np.generic]] = {
 }
 """Engine inputs that text entries set, with their dtypes."""
 
+OUTPUTS = ("text_ids", "text_span", "sequence_index", "finish_reason", "num_input_tokens", "num_output_tokens")
+_EXTRA_OUTPUTS = {
+    "return_log_probs": ("output_ids", "output_log_probs"),
+    "num_log_probs": ("top_log_prob_ids", "top_log_probs"),
+    "return_perf_metrics": (
+        "kv_cache_reused_blocks",
+        "kv_cache_alloc_new_blocks",
+        "kv_cache_alloc_total_blocks",
+        "arrival_time_ns",
+        "first_scheduled_time_ns",
+        "first_token_time_ns",
+        "last_token_time_ns",
+    ),
+}
+"""Flag of the engine -> what it makes the engine say."""
+
 
 @dataclass(kw_only=True)
 class TextRequest:
@@ -59,6 +75,11 @@ class TextRequest:
     bad_words: list[bytes] = field(default_factory=list)
     flags: frozenset[str] = frozenset()
     log_probs: bool = False
+
+    def outputs(self) -> tuple[str, ...]:
+        """Those of the engine that the answer is made of."""
+        asked = [flag for flag in _EXTRA_OUTPUTS if self.engine.get(flag)]
+        return (*OUTPUTS, *(name for flag in asked for name in _EXTRA_OUTPUTS[flag]))
 
     def tensors(self) -> dict[str, NDArray[Any]]:
         """The engine's inputs but for the prompt. The entry puts an echo before the text itself, as it was written."""

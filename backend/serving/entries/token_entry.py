@@ -12,12 +12,13 @@ from backend.serving.inputs import Inputs, Tensors, as_array
 from backend.serving.response_stream import Failure
 
 _HIDDEN = ("engine_key",)
+_OWN = {"finish_reason", "batch_index"}
 
 
 class TokenEntry(Entry):
     """Token ids in, token ids out. The n prompts of a batch are n requests, told apart by ``batch_index``."""
 
-    def parse(self, inputs: Inputs, parameters: dict[str, object]) -> list[Prompt]:
+    def parse(self, inputs: Inputs, parameters: dict[str, object], wanted: frozenset[str]) -> list[Prompt]:
         """One prompt per row of ``input_ids``."""
         level = self.level(inputs, parameters)
         rows = prompts_of(inputs, parameters)
@@ -25,8 +26,9 @@ class TokenEntry(Entry):
         if "num_return_sequences" in inputs:
             counts = inputs.array("num_return_sequences").reshape(-1).tolist()
         several = len(rows) > 1
+        outputs = ("finish_reason", *sorted(wanted - _OWN))
         return [
-            Prompt(lambda row=row: row, _TokenRenderer(index if several else None, count), level)
+            Prompt(outputs, lambda row=row: row, _TokenRenderer(index if several else None, count), level)
             for index, (row, count) in enumerate(zip(rows, counts, strict=True))
         ]
 
