@@ -53,6 +53,11 @@ class Reference:
         chosen = logits.gather(1, torch.tensor(output)[:, None])[:, 0]
         return bool((logits.max(dim=1).values - chosen <= TIE).all())
 
+    @torch.inference_mode()
+    def log_probs(self, ids: Sequence[int]) -> torch.Tensor:
+        """Log-probabilities of all tokens after these. Returns float32 ``[vocab]``."""
+        return torch.log_softmax(self.model(torch.tensor([list(ids)])).logits[0, -1].float(), dim=-1)
+
     def check_ids(self, prompt: str, max_tokens: int, output: Sequence[int]) -> None:
         """Assert that the output is what ``generate`` gives; where logits tie within 1e-4, either is accepted."""
         expected = self.greedy(prompt, max_tokens)

