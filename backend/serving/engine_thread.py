@@ -99,7 +99,8 @@ class EngineThread:
 
     def cancel(self, request_id: int) -> None:
         """End a request, in whatever state it is; nothing happens if it has ended, or never was."""
-        self._inbox.put(_Cancel(request_id))
+        if not self._closed:
+            self._inbox.put(_Cancel(request_id))
 
     def stop(self, why: str = "the model is being unloaded") -> None:
         """End the thread after the step under way; whoever is still being served gets an error. May be called again."""

@@ -90,19 +90,28 @@ class TritonRequest:
         self._open_members = num_members
         self._wanted = frozenset(request.requested_output_names()) - left_out
         self._num_input = num_input
+        self._announced = False
 
     def member(self, index: int, key: int) -> TritonSender:
         """The sender of sequence ``index``. key: the engine's id of it, by which the detokenizer stops it."""
         return TritonSender(self, index, key)
 
     def announce(self, key: int) -> None:
-        """Say, before anything else, that the engine has the request; to a model that made it and waits for a sign."""
+        """Say, before anything else, that the engine has the request; to a model that made it and waits for a sign.
+
+        From then on a failure is told as an output: Triton Server 2.51 loses errors that a model gets in answer to a
+        request of its own, if they are not the first response.
+        """
+        self._announced = True
         tensor = pb_utils.Tensor("engine_key", as_array([key], np.uint64))
         self._sender.send(pb_utils.InferenceResponse(output_tensors=[tensor]))
 
     def send(self, chunk: Chunk, index: int, key: int) -> None:
         """Send one response. Blocks until the server has taken it."""
-        response = error_response(chunk.failure) if chunk.failure else self._response(chunk, index, key)
+        if chunk.failure and not self._announced:
+            response = error_response(chunk.failure)
+        else:
+            response = self._response(chunk, index, key)
         with self._lock:
             self._open_members -= chunk.final
             final = self._open_members == 0
@@ -123,6 +132,8 @@ class TritonRequest:
             "num_input_tokens": ([self._num_input], np.int32),
             "num_output_tokens": ([chunk.num_output], np.int32),
         }
+        if chunk.failure is not None:
+            outputs["error"] = ([each.encode() for each in chunk.failure], np.object_)
         if chunk.span is not None:
             outputs["text_ids"] = ([chunk.span.ids], np.int32)
             outputs["engine_key"] = ([key], np.uint64)

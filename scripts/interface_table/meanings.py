@@ -253,4 +253,5 @@ OUTPUTS: dict[str, str] = {
     "text_ids": "for the detokenizer: ids of text_span",
     "text_span": "for the detokenizer: bytes to show of what text_ids stand for",
     "engine_key": "the engine's own number of the request",
+    "error": "message and code of a failure, in place of an error response, to who sent announce",
 }

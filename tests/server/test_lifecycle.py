@@ -16,6 +16,7 @@ from tests.triton_client import Answer, ask, in_background, tensors
 
 pytestmark = pytest.mark.server
 ENGINE = "inflight_batcher"
+TOKENS = {"input_ids": [504, 3575], "input_lengths": 2, "request_output_len": 8000, "streaming": True}
 STORY = {"text_input": "Once upon a time", "stream": True, "ignore_eos": True}
 
 
@@ -34,6 +35,7 @@ def test_sigterm_lets_open_streams_finish_and_refuses_new_requests(smollm2_dir: 
     """What cannot finish within the grace gets an error that says so, not a broken connection."""
     with RunningServer.start(smollm2_dir, max_batch_size=4, grace_seconds=12) as server:
         short, long = stream(server, 150), stream(server, 8000)
+        entry = in_background(lambda: ask(server.grpc_url, "tensorrt_llm", **TOKENS))
         time.sleep(1.0)
         server.process.send_signal(signal.SIGTERM)
         while ready(server):
@@ -42,11 +44,12 @@ def test_sigterm_lets_open_streams_finish_and_refuses_new_requests(smollm2_dir: 
         refused = ask(server.grpc_url, text_input="Hello", max_tokens=2)
         assert "the server is shutting down" in refused.error
         assert not short[1], "it is still being served"
-        for thread, _ in (short, long):
+        for thread, _ in (short, long, entry):
             thread.join()
         assert server.process.wait(15) == 0
     assert (short[1][0].error, short[1][0].num_output, short[1][0].reason) == ("", 150, "length")
     assert "shutting down and the time to finish is over" in long[1][0].error
+    assert "shutting down and the time to finish is over" in entry[1][0].error, "an entry hears of it, too"
     assert long[1][0].num_output > 150
 
 

@@ -56,7 +56,7 @@ class EngineCall:
         self.sender = reply
         self._engine = engine
         self._request_id = request_id
-        self._outputs = ["engine_key", *outputs]
+        self._outputs = ["engine_key", "error", *outputs]
         self._prepare = prepare
         self._renderer = renderer
         self._reply = reply
@@ -92,7 +92,7 @@ class EngineCall:
     def cancel(self) -> None:
         """End the call, in whatever state it is; nothing happens if it has ended."""
         with self._lock:
-            if self._cancelled or self.ended:
+            if self._cancelled:
                 return
             self._cancelled = True
             begun, known = self._begun, self._known
@@ -123,11 +123,11 @@ class EngineCall:
                 continue
             rendered, complete = self._renderer.render(outputs)
             if isinstance(rendered, Failure):
-                raise RequestFailed(rendered)
+                self.fail(rendered)
+                continue
             if rendered is not None:
                 self._reply.send(rendered, ends_part=complete)
-            if complete:
-                self.ended = True
+            self.ended = complete
         if not self.ended:
             self._reply.end_part()
 
@@ -143,15 +143,18 @@ class EngineCall:
             timeout=self._timeout,
             parameters=self._parameters,
         )
-        failure: RequestFailed | None = None
         for response in request.exec(decoupled=True):
-            if response.has_error():
-                failure = failure or RequestFailed.of(response)
-                self.cancel()  # its other sequences, if there are any: what nobody reads would stay in shared memory
-            elif failure is None and (tensors := response.output_tensors()):
-                yield {tensor.name(): np.array(tensor.as_numpy()) for tensor in tensors}
-        if failure:
-            raise failure
+            if self.ended:  # its other sequences: nobody reads them any more
+                self.cancel()
+            elif response.has_error():
+                self.fail(RequestFailed.of(response).failure)
+            elif tensors := response.output_tensors():
+                outputs = {tensor.name(): np.array(tensor.as_numpy()) for tensor in tensors}
+                if "error" in outputs:
+                    message, code = outputs["error"].reshape(-1)
+                    self.fail(Failure(message.decode(), code.decode()))
+                else:
+                    yield outputs
 
     def _engine_has_it(self) -> None:
         with self._lock:
