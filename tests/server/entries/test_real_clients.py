@@ -28,6 +28,7 @@ def test_langchain_nvidia_trt_gets_whole_answers_and_streams(server: RunningServ
     assert len(said["pieces"]) > 1
 
 
+@pytest.mark.nightly
 def test_llama_index_gets_an_answer_and_loads_a_model_that_is_there(
     server: RunningServer, reference: Reference
 ) -> None:
