@@ -110,13 +110,20 @@ class Server:
         if status is not None:
             code = status if status > 0 else 128 - status if status else 1
             raise LaunchError(f"the server ended unexpectedly ({_describe(status)})", code)
-        # With model control a process may end because its model was unloaded; the server knows which.
-        control = self.options.model_control
-        if dead := [m for m in self._stubs.dead() if not control or self._answers(f"models/{m}")]:
+        if dead := self._died():
             self._grace = GRACE_FAILED
             raise LaunchError(f"{', '.join(dead)}: the model's process died (often for want of memory)")
-        if control and time.monotonic() > self._look_again:
+        if self.options.model_control and time.monotonic() > self._look_again:
             self._look()
+
+    def _died(self) -> list[str]:
+        """Models whose process has died though they were not unloaded."""
+        dead = self._stubs.dead()
+        if not dead or not self.options.model_control:
+            return dead
+        # Whether a model was unloaded the server knows; one that was loaded again has another process.
+        self._look()
+        return [m for m in dead if m not in self._stubs.alive() and self._answers(f"models/{m}")]
 
     def _look(self) -> None:
         self._stubs.look(leftovers.marked_processes(self.mark))

@@ -36,6 +36,10 @@ class StubWatch:
         """Names of the models whose process has ended since the last look."""
         return sorted({self._models[descriptor] for descriptor, _ in self._poll.poll(0)})
 
+    def alive(self) -> set[str]:
+        """Names of the models whose process has not ended since the last look."""
+        return set(self._models.values()) - set(self.dead())
+
     def close(self) -> None:
         """Stop watching."""
         for descriptor in self._models:
