@@ -88,6 +88,7 @@ def test_text_with_newlines_and_colons_survives_the_framing_of_events(server: Ru
     assert "".join(event["text_output"] for event in events) == whole["text_output"]
 
 
+@pytest.mark.nightly
 def test_an_entry_is_unloaded_while_a_stream_is_open_and_loaded_again(server: RunningServer, types: Types) -> None:
     """Triton Server lets the stream finish first."""
     client = Client(server, types)

@@ -33,8 +33,16 @@ LONG_ASKS: dict[str, Fields] = {
 }
 
 
-@pytest.mark.parametrize("stream", [True, False])
-@pytest.mark.parametrize("model", LONG_ASKS)
+DAILY = {("tensorrt_llm", False), ("vllm_model", True), ("tensorrt_llm_bls", True)}
+LEAVING = [
+    pytest.param(model, stream, marks=() if (model, stream) in DAILY else pytest.mark.nightly)
+    for model in LONG_ASKS
+    for stream in (True, False)
+    if stream or model != "tensorrt_llm_bls"
+]
+
+
+@pytest.mark.parametrize(("model", "stream"), LEAVING)
 def test_a_client_that_leaves_ends_its_generation(
     server: RunningServer,
     types: Types,
@@ -43,8 +51,6 @@ def test_a_client_that_leaves_ends_its_generation(
     stream: bool,
 ) -> None:
     """Of an ensemble's whole answer nobody tells the models; the entries that are models of their own see it."""
-    if model == "tensorrt_llm_bls" and not stream:
-        return
     before = wait_until_quiet(trace_file)
     leaving = Client(server, types)
     leaving.send(model, **LONG_ASKS[model] | {STREAM.get(model, "stream"): stream})
@@ -55,7 +61,7 @@ def test_a_client_that_leaves_ends_its_generation(
     probe(server)
 
 
-@pytest.mark.parametrize("model", ["vllm_model", "tensorrt_llm"])
+@pytest.mark.parametrize("model", ["vllm_model", pytest.param("tensorrt_llm", marks=pytest.mark.nightly)])
 def test_an_http_client_that_leaves_ends_its_generation(server: RunningServer, trace_file: Path, model: str) -> None:
     before = wait_until_quiet(trace_file)
     connection = http.client.HTTPConnection("127.0.0.1", server.http_port, timeout=PATIENCE)
@@ -71,7 +77,10 @@ def test_an_http_client_that_leaves_ends_its_generation(server: RunningServer, t
     probe(server)
 
 
-@pytest.mark.parametrize("model", ["tensorrt_llm", "ensemble_uint32", "llmapi", "ensemble"])
+NIGHTLY = [pytest.param(model, marks=pytest.mark.nightly) for model in ("ensemble_uint32", "llmapi")]
+
+
+@pytest.mark.parametrize("model", ["tensorrt_llm", "ensemble", *NIGHTLY])
 def test_a_stop_with_the_same_request_id_ends_the_request(
     client: Client, server: RunningServer, types: Types, trace_file: Path, model: str
 ) -> None:

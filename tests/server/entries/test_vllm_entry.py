@@ -128,6 +128,7 @@ def test_every_sampling_parameter_that_is_taken_changes_the_text(
         assert "Paris" not in other.text()
 
 
+@pytest.mark.nightly
 def test_filters_with_the_same_seed_change_what_is_drawn(client: Client) -> None:
     def text(**sampling: Any) -> str:
         return vllm(client, ONCE, {"temperature": 1.5, "seed": 3, "max_tokens": 12} | sampling).text()
@@ -135,6 +136,7 @@ def test_filters_with_the_same_seed_change_what_is_drawn(client: Client) -> None
     assert len({text(), text(top_k=2), text(top_p=0.2), text(min_p=0.3)}) >= 3
 
 
+@pytest.mark.nightly
 def test_min_tokens_and_ignore_eos_keep_an_answer_going(client: Client) -> None:
     question = "<|im_start|>user\nSay yes.<|im_end|>\n<|im_start|>assistant\n"
     flags = {"return_num_output_tokens": True, "return_finish_reason": True}
@@ -149,7 +151,7 @@ def test_min_tokens_and_ignore_eos_keep_an_answer_going(client: Client) -> None:
     assert count(ignore_eos=True) == (40, b"length")
 
 
-@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("stream", [True, pytest.param(False, marks=pytest.mark.nightly)])
 def test_log_probabilities_are_those_of_transformers(client: Client, reference: Reference, stream: bool) -> None:
     asked = {"return_logprobs": True, "return_cumulative_logprob": True, "stream": stream}
     reply = vllm(client, sampling={"temperature": 0, "max_tokens": 4, "logprobs": 2}, **asked)
