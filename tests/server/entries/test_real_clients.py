@@ -17,6 +17,7 @@ from tests.server_fixture import RunningServer
 pytestmark = pytest.mark.server
 
 
+@pytest.mark.nightly
 def test_langchain_nvidia_trt_gets_whole_answers_and_streams(server: RunningServer, reference: Reference) -> None:
     """It sends counts as UINT32, which the other configurations refuse before a model sees them."""
     answer = reference.text(FRANCE, reference.greedy(FRANCE, 8))
