@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -28,9 +29,13 @@ class TokenEntry(Entry):
         several = len(rows) > 1
         outputs = ("finish_reason", *sorted(wanted - _OWN))
         return [
-            Prompt(outputs, lambda row=row: row, _TokenRenderer(index if several else None, count), level)
+            Prompt(outputs, partial(_given, row), _TokenRenderer(index if several else None, count), level)
             for index, (row, count) in enumerate(zip(rows, counts, strict=True))
         ]
+
+
+def _given(row: Tensors) -> Tensors:
+    return row
 
 
 @dataclass

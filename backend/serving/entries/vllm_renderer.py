@@ -73,7 +73,9 @@ class VllmRenderer:
 
     def _alternatives(self, token: TokenLogProbs) -> dict[int, dict[str, object]]:
         """The likeliest and the sampled one, whose rank is not known where it is not among them."""
-        ranked = [(each, chance, rank) for rank, (each, chance) in enumerate(token.top, 1)]
+        ranked: list[tuple[int, float, int | None]] = [
+            (each, chance, rank) for rank, (each, chance) in enumerate(token.top, 1)
+        ]
         if token.token not in [each for each, _ in token.top]:
             ranked.append((token.token, token.log_prob, None))
         return {
