@@ -40,7 +40,7 @@ INPUTS = {
     "cache_salt": ("BYTES", "bytes_contents"),
 }
 OUTPUTS = ("text_output", "sequence_index", "finish_reason", "num_input_tokens", "num_output_tokens")
-LOG_PROB_OUTPUTS = ("output_ids", "output_log_probs")
+LOG_PROB_OUTPUTS = ("log_prob_ids", "output_log_probs")
 TOP_OUTPUTS = ("top_log_prob_ids", "top_log_probs")
 _DTYPES = {"INT32": np.int32, "FP32": np.float32}
 
@@ -103,7 +103,7 @@ def piece(response: service_pb2.ModelInferResponse) -> Piece | None:
         reason=_string(outputs["finish_reason"][1]),
         num_input=number("num_input_tokens"),
         num_output=number("num_output_tokens"),
-        ids=tuple(array("output_ids").reshape(-1).tolist()),
+        ids=tuple(array("log_prob_ids").reshape(-1).tolist()),
         log_probs=tuple(array("output_log_probs").reshape(-1).tolist()),
         top_ids=_rows(array("top_log_prob_ids")),
         top_log_probs=_rows(array("top_log_probs")),

@@ -20,9 +20,10 @@ class ExtraOutputs:
     """Gathers what belongs to the tokens of the next response. Used under its stream's lock.
 
     Outputs, without the batch dimension, for n tokens of this response: ``output_log_probs`` float32 ``[1, n]``,
-    ``cum_log_probs`` float32 ``[1]``, the sum over all tokens so far; with k alternatives ``top_log_prob_ids`` int32
-    and ``top_log_probs`` float32 ``[n, k]``; ``generation_logits`` float32 ``[1, n, vocab]``. What they are of says
-    ``TokenDetail``. With the last response, those of ``_measurements``.
+    ``log_prob_ids`` int32 ``[1, n]``, the tokens that these are of, ``cum_log_probs`` float32 ``[1]``, the sum over all
+    tokens so far; with k alternatives ``top_log_prob_ids`` int32 and ``top_log_probs`` float32 ``[n, k]``;
+    ``generation_logits`` float32 ``[1, n, vocab]``. What they are of says ``TokenDetail``. With the last response,
+    those of ``_measurements``.
     """
 
     def __init__(self, sampling: SamplingParams, vocab_size: int, measured: bool, clock: Callable[[], float]) -> None:
@@ -33,6 +34,7 @@ class ExtraOutputs:
         self._clock = clock
         self._sequence: Sequence | None = None
         self._details: list[TokenDetail] = []
+        self._ids: list[int] = []
         self._sum = 0.0
         self._first_token = self._last_token = 0.0
 
@@ -40,7 +42,7 @@ class ExtraOutputs:
         """The sequence whose tokens are to come."""
         self._sequence = sequence
 
-    def push(self) -> None:
+    def push(self, token_id: int) -> None:
         """One more token: take its details over from the sequence."""
         if self._measured:
             self._last_token = self._clock()
@@ -48,12 +50,13 @@ class ExtraOutputs:
         if self._sequence is not None and self._sequence.details is not None:
             detail = self._sequence.details.popleft()
             self._details.append(detail)
+            self._ids.append(token_id)
             self._sum += detail.log_prob
 
     def take(self, final: bool) -> Arrays:
         """The outputs of the next response."""
         outputs = self._of_tokens() if self._sampling.detailed else {}
-        self._details = []
+        self._details, self._ids = [], []
         if final and self._measured and self._sequence is not None:
             outputs |= self._measurements(self._sequence)
         return outputs
@@ -63,6 +66,7 @@ class ExtraOutputs:
         outputs: dict[str, NDArray[Any]] = {}
         if self._sampling.log_probs:
             outputs["output_log_probs"] = np.array([[detail.log_prob for detail in details]], dtype=np.float32)
+            outputs["log_prob_ids"] = np.array([self._ids], dtype=np.int32)
             outputs["cum_log_probs"] = np.array([self._sum], dtype=np.float32)
         if width := self._sampling.top_log_probs:
             pairs = np.array([detail.top for detail in details], dtype=np.float64).reshape(count, width, 2)

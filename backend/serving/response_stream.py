@@ -92,7 +92,7 @@ class ResponseStream:
             self._ids.append(token_id)
             self._num_output += 1
             if self._extra is not None:
-                self._extra.push()
+                self._extra.push(token_id)
             return self._text is not None and self._text.push(token_id)
 
     @property

@@ -237,6 +237,7 @@ OUTPUTS: dict[str, str] = {
     "num_output_tokens": "new tokens in this response",
     "cum_log_probs": "log-probability of the answer so far",
     "output_log_probs": "of each new token",
+    "log_prob_ids": "the new tokens that `output_log_probs` is of",
     "top_log_prob_ids": "the likeliest tokens at the place of each new one",
     "top_log_probs": "their log-probabilities",
     "generation_logits": "of each new token",

@@ -20,7 +20,7 @@ from tests.gateway.fake_triton import BASE_INPUTS, BASE_OUTPUTS, FakeTriton, Sta
 from tests.gateway.gateway_process import Gateway, running_gateway
 
 NAME = "SmolLM2-135M-Instruct"
-LOG_PROBS = ("output_ids", "output_log_probs", "top_log_prob_ids", "top_log_probs")
+LOG_PROBS = ("log_prob_ids", "output_log_probs", "top_log_prob_ids", "top_log_probs")
 CHAT: dict[str, Any] = {"model": NAME, "messages": [{"role": "user", "content": "Hi"}]}
 TEXT: dict[str, Any] = {"model": NAME, "prompt": "Hi"}
 KEY = "a-key-of-the-test"
@@ -113,7 +113,7 @@ def with_log_probs(tokens: list[int]) -> Any:
     def answer(_: Any) -> Iterator[Any]:
         for at, token in enumerate(tokens):
             details = {
-                "output_ids": np.array([[token]]), "output_log_probs": np.array([[-0.5 - at]]),
+                "log_prob_ids": np.array([[token]]), "output_log_probs": np.array([[-0.5 - at]]),
                 "top_log_prob_ids": np.array([[token, 5]]), "top_log_probs": np.array([[-0.5 - at, -3.0]]),
             }  # fmt: skip
             last = at == len(tokens) - 1

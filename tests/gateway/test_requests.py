@@ -17,7 +17,7 @@ LATER_INPUTS = (
     "presence_penalty", "frequency_penalty", "repetition_penalty", "min_tokens", "embedding_bias",
     "return_log_probs", "num_log_probs", "guided_decoding_guide_type", "guided_decoding_guide",
 )  # fmt: skip
-LATER_OUTPUTS = ("output_ids", "output_log_probs", "top_log_prob_ids", "top_log_probs")
+LATER_OUTPUTS = ("log_prob_ids", "output_log_probs", "top_log_prob_ids", "top_log_probs")
 CHAT: dict[str, Any] = {"model": NAME, "messages": [{"role": "user", "content": "Hi"}]}
 RENDERED = (
     "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n"

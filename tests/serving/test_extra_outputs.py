@@ -53,6 +53,7 @@ def test_each_response_has_the_numbers_of_its_own_tokens_and_the_sum_of_all_so_f
     assert last is not None
     assert first.extra["output_log_probs"].tolist() == [[-0.5, -1.0]]
     assert second.extra["output_log_probs"].tolist() == [[-2.0]]
+    assert [chunk.extra["log_prob_ids"].tolist() for chunk in (first, second)] == [[[1, 2]], [[4]]]
     assert [float(chunk.extra["cum_log_probs"][0]) for chunk in (first, second, last)] == [-1.5, -3.5, -3.5]
     assert first.extra["top_log_prob_ids"].tolist() == [[1, 2], [2, 3]]
     assert first.extra["top_log_probs"].tolist() == [pytest.approx([-0.1, -0.2]), pytest.approx([-0.2, -0.4])]
@@ -60,6 +61,7 @@ def test_each_response_has_the_numbers_of_its_own_tokens_and_the_sum_of_all_so_f
     shapes = {name: array.shape for name, array in last.extra.items()}
     assert shapes == {
         "output_log_probs": (1, 0),
+        "log_prob_ids": (1, 0),
         "cum_log_probs": (1,),
         "top_log_prob_ids": (0, 2),
         "top_log_probs": (0, 2),
@@ -67,6 +69,7 @@ def test_each_response_has_the_numbers_of_its_own_tokens_and_the_sum_of_all_so_f
     }
     assert {name: array.dtype.name for name, array in first.extra.items()} == {
         **dict.fromkeys(first.extra, "float32"),
+        "log_prob_ids": "int32",
         "top_log_prob_ids": "int32",
     }
 
