@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from typing import NamedTuple
 
 import torch
@@ -19,6 +20,8 @@ from backend.model.weights import load_weights
 from kernels.table import cpu_operations
 
 _TORCH_THREADS = 1
+_NICENESS = 5
+"""Of threads that compute: what server, tokenizer and senders do takes microseconds, and a client waits for it."""
 _SHARE_OF_MAIN_MEMORY = 0.25
 _MEASURED_TOKENS = 64
 
@@ -41,7 +44,7 @@ def cpu_parts(config: EngineConfig, model: ModelConfig, progress: bool) -> Engin
     """Executor and sizes on the CPU. Raises LoadError or MemoryError."""
     layout = kv_layout(config, model, torch.float32)
     precision = "int8" if config.weight_precision == "auto" else config.weight_precision
-    operations = cpu_operations(config.num_threads or os.cpu_count() or 1, precision, config.batch_invariant)
+    operations = cpu_operations(config.num_threads or os.cpu_count() or 1, precision, config.batch_invariant, _NICENESS)
     weights = load_weights(config.model_dir, model, progress=progress, pack=operations.pack_linear)
     free = sizing.available_memory()
     num_blocks = 1 + sizing.usable_blocks(config, model, layout, free, _SHARE_OF_MAIN_MEMORY)
@@ -52,8 +55,13 @@ def cpu_parts(config: EngineConfig, model: ModelConfig, progress: bool) -> Engin
     pool = allocate(layout, num_blocks, "cpu")
     assert operations.recorder is not None
     decode = RecordedDecode(decoder, pool, operations.recorder, -(-limit // layout.block_size))
-    executor = CpuExecutor(decode.forward, pool, host, _TORCH_THREADS)
+    executor = CpuExecutor(decode.forward, pool, host, _prepare_compute_thread)
     return EngineParts(executor, num_blocks, num_host_slots, limit, False, min(_MEASURED_TOKENS, config.max_num_tokens))
+
+
+def _prepare_compute_thread() -> None:
+    torch.set_num_threads(_TORCH_THREADS)  # OpenMP keeps a team per calling thread
+    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
 
 
 def kv_layout(config: EngineConfig, model: ModelConfig, dtype: torch.dtype) -> KVLayout:

@@ -136,7 +136,9 @@ def reference_operations() -> Operations:
     )
 
 
-def cpu_operations(num_threads: int, weight_precision: str = "float32", batch_invariant: bool = False) -> Operations:
+def cpu_operations(
+    num_threads: int, weight_precision: str = "float32", batch_invariant: bool = False, niceness: int = 0
+) -> Operations:
     """Compiled operations on threads of their own, which end with the operations. For one caller at a time.
 
     The first call on a machine compiles for some time, which it says on standard error; later ones read the cache.
@@ -146,8 +148,9 @@ def cpu_operations(num_threads: int, weight_precision: str = "float32", batch_in
         num_threads: how many threads work, the caller's among them.
         weight_precision: what ``pack_linear`` keeps, "float32" or "int8" (one scale per output).
         batch_invariant: a row is the same bit for bit whatever rows are computed with it; attention costs more.
+        niceness: of the threads, for the system's scheduler.
     """
     # Imported here, as numba takes a second to load and a GPU has no use for it.
     from kernels.cpu.operations import make_operations
 
-    return make_operations(num_threads, weight_precision, batch_invariant)
+    return make_operations(num_threads, weight_precision, batch_invariant, niceness)

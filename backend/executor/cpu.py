@@ -44,15 +44,19 @@ class RunningStep:
 class CpuExecutor:
     """Owns decoder, pool ``[num_blocks, layers, 2, kv_heads, block_size, head_dim]`` and the host's copy space."""
 
-    def __init__(self, forward: Forward, pool: Tensor, host: Tensor, num_threads: int) -> None:
-        """forward: of a decoder over the pool. host: ``[host slots, *pool.shape[1:]]``. num_threads: of torch."""
+    def __init__(
+        self, forward: Forward, pool: Tensor, host: Tensor, prepare_thread: Callable[[], None] = lambda: None
+    ) -> None:
+        """forward: of a decoder over the pool. host: ``[host slots, *pool.shape[1:]]``.
+
+        prepare_thread: called first in the thread that computes.
+        """
         self._forward = forward
         self._pool = pool
         self._copier = BlockCopier(pool, host)
         self._last_tokens: dict[int, int] = {}
         self._states = RowStates()
-        # OpenMP keeps a team per calling thread; only this one computes.
-        self._thread = ThreadPoolExecutor(1, "compute", torch.set_num_threads, (num_threads,))
+        self._thread = ThreadPoolExecutor(1, "compute", prepare_thread)
 
     def launch(self, plan: StepPlan) -> RunningStep:
         """Lay the batch out here, compute it in the compute thread, after the steps launched before."""

@@ -17,11 +17,11 @@ _KERNELS = (
 )
 
 
-def make_operations(num_threads: int, weight_precision: str, batch_invariant: bool) -> Operations:
+def make_operations(num_threads: int, weight_precision: str, batch_invariant: bool, niceness: int) -> Operations:
     """As ``kernels.table.cpu_operations``; everything is compiled when it returns."""
     for kernel in _KERNELS:
         kernel.compile()
-    team = Team(num_threads)
+    team = Team(num_threads, niceness)
     norm, linear = CpuRmsNorm(team), CpuLinear(team, weight_precision)
     return Operations(
         paged_attention=CpuPagedAttention(team, batch_invariant),

@@ -14,6 +14,7 @@ alone rather than wait for its turn to come.
 
 from __future__ import annotations
 
+import os
 import threading
 import weakref
 from collections.abc import Iterator
@@ -191,8 +192,8 @@ class Recording:
 class Team:
     """Threads for one engine. Not for use by two threads at a time."""
 
-    def __init__(self, num_threads: int) -> None:
-        """Start ``num_threads - 1`` workers; the caller of ``run`` is the last member."""
+    def __init__(self, num_threads: int, niceness: int = 0) -> None:
+        """Start ``num_threads - 1`` workers; the caller of ``run`` is the last member. niceness: of the workers."""
         self.num_threads = num_threads
         self._memory = np.zeros(_WORKERS + _LINE * (2 * num_threads + 1), dtype=np.uint8)
         # Kernels find the counter of their tasks here, so it goes into their arguments.
@@ -204,7 +205,7 @@ class Team:
         serve, close = _entry(_serve, 3), _entry(_close, 2)
         _entry(_open, 2)(self.control, num_threads)
         for member in range(1, num_threads):
-            arguments = (serve, self._memory, self.control, member, num_threads)
+            arguments = (serve, self._memory, self.control, member, num_threads, niceness)
             threading.Thread(target=_work, args=arguments, name=f"kernels-{member}", daemon=True).start()
         self._finalizer = weakref.finalize(self, close, self.control, num_threads)
         self._finalizer.atexit = False  # workers are daemons: the process's end ends them
@@ -264,6 +265,8 @@ class Team:
         self._finalizer()
 
 
-def _work(serve: Any, _memory: Any, control: int, member: int, members: int) -> None:
+def _work(serve: Any, _memory: Any, control: int, member: int, members: int, niceness: int) -> None:
     """A worker's thread. It holds the control block's memory for as long as it looks at it."""
+    if niceness:
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), niceness)
     serve(control, member, members)

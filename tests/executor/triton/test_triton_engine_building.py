@@ -67,7 +67,7 @@ def reference_tokens(model_dir: Path, asked: Request) -> list[int]:
     decoder = Decoder(model, load_weights(model_dir, model, progress=False), reference_operations())
     layout = kv_layout(config(model_dir), model, torch.float32)
     pool = allocate(layout, 9)
-    executor = CpuExecutor(lambda inputs: decoder.forward(inputs, pool), pool, torch.empty((0, *layout.block_shape)), 1)
+    executor = CpuExecutor(lambda inputs: decoder.forward(inputs, pool), pool, torch.empty((0, *layout.block_shape)))
     sequence = Sequence(asked)
     sequence.blocks = list(range(1, 9))
     for step in range(asked.sampling.max_tokens):
