@@ -45,7 +45,8 @@ def test_a_small_model_gives_the_references_logits(qk_norm: bool) -> None:
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("prompts", [(5,), pytest.param((5, 21), marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("prompts", [(5,), (5, 21)])
 def test_smollm2_gives_the_references_logits(smollm2_dir: Path, prompts: tuple[int, ...]) -> None:
     config = ModelConfig.from_directory(smollm2_dir)
     weights = load_weights(smollm2_dir, config, progress=False)
