@@ -175,8 +175,8 @@ def test_the_text_does_not_depend_on_neighbours_nor_on_the_prefix_cache(
     prompt, texts = prompt_of(reference, 70), []
     for neighbours in (0, 0, 1, 7, 31):
         hits = wide_engine.scheduler.residency.hit_tokens
-        one = wide_engine.add(request(prompt, 24))
-        others = [wide_engine.add(request(5 + n, 24)) for n in range(neighbours)]
+        one = wide_engine.add(request(prompt, 12))
+        others = [wide_engine.add(request(5 + n, 12)) for n in range(neighbours)]
         texts.append(finish(wide_engine, one))
         assert all(other.finish_reason is FinishReason.LENGTH for other in others)
         assert (wide_engine.scheduler.residency.hit_tokens > hits) == (len(texts) > 1)

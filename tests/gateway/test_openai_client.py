@@ -121,6 +121,7 @@ def test_a_stop_string_cuts_the_text(server: RunningServer, client: openai.OpenA
         assert (stopped.text, stopped.finish_reason) == (full[: full.index(stop)], "stop")
 
 
+@pytest.mark.nightly
 def test_a_chat_without_a_limit_takes_what_room_there_is(client: openai.OpenAI, tokenizer: Tokenizer) -> None:
     river = [{"role": "user", "content": "river " * (MAX_SEQ_LEN - 60)}]
     whole = client.chat.completions.create(messages=river, extra_body={"ignore_eos": True}, **GREEDY)

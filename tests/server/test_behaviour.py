@@ -257,7 +257,7 @@ def test_two_hundred_requests_of_random_lengths_are_complete_and_equal_to_their_
 ) -> None:
     """Some against a lone run, to the id, and some (all, at night) against transformers' logits, up to ties of 1e-4."""
     night = bool(os.environ.get("TESTS_NIGHTLY"))
-    longest_prompt, longest_output = (160, 24) if night else (80, 16)
+    longest_prompt, longest_output = (160, 24) if night else (48, 12)
     rng = random.Random(20)
     reference = Reference(smollm2_dir)
     asked = []

@@ -25,11 +25,14 @@ def on(server: RunningServer, text: str) -> str:
 
 def test_the_curl_lines(server: RunningServer) -> None:
     lines = [line for line in re.findall(r"^curl .*?(?:\\\n.*?)?$", README, re.MULTILINE) if ":8000" in line]
-    assert len(lines) == 2
-    whole, streamed = (subprocess.run(on(server, line), shell=True, capture_output=True, text=True) for line in lines)
+    assert len(lines) == 3
+    whole, streamed, vllm = (
+        subprocess.run(on(server, line), shell=True, capture_output=True, text=True) for line in lines
+    )
     assert '"text_output":" Paris.' in whole.stdout
     assert streamed.stdout.startswith("data: {")
     assert '"text_output":" Paris"' in streamed.stdout
+    assert '"text_output":"Hello' in vllm.stdout
 
 
 def test_the_python_client(server: RunningServer) -> None:

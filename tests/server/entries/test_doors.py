@@ -44,6 +44,7 @@ def test_every_door_of_a_decoupled_model_answers_or_says_why_not(server: Running
     assert "decoupled" in answer
 
 
+@pytest.mark.nightly
 def test_seventy_whole_answers_at_once_are_all_given_though_each_holds_a_thread_of_the_servers(
     server: RunningServer, types: Types, reference: Reference
 ) -> None:

@@ -1,4 +1,7 @@
-"""Other people's clients, unchanged, each in its own environment, against a real server."""
+"""Other people's clients, unchanged, each in its own environment, against a real server.
+
+Making the environments takes minutes, so those that need one run with TESTS_NIGHTLY=1.
+"""
 
 import json
 from pathlib import Path
@@ -50,6 +53,7 @@ def payloads(converter: str, model: str, **options: Any) -> list[Fields]:
     return [{name: value for name, value in row.items() if name != "model"} for row in made["data"]]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("streaming", [True, False])
 def test_what_genai_perf_builds_for_tensorrtllm_is_answered(client: Client, streaming: bool) -> None:
     extra = {"temperature": 0.0, "ignore_eos": True}
@@ -60,6 +64,7 @@ def test_what_genai_perf_builds_for_tensorrtllm_is_answered(client: Client, stre
         assert (len(reply.responses) > 1) == streaming
 
 
+@pytest.mark.nightly
 def test_what_genai_perf_builds_with_a_fixed_number_of_tokens_gives_that_number(client: Client) -> None:
     """It asks for it by ``min_length``, the older name of ``min_tokens``."""
     for asked in payloads("tensorrtllm", "ensemble", tokens=9, deterministic=True):
@@ -71,6 +76,7 @@ def test_what_genai_perf_builds_with_a_fixed_number_of_tokens_gives_that_number(
         assert (reply.error, sum(reply.column("num_output_tokens"))) == ("", 9)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("streaming", [True, False])
 def test_what_genai_perf_builds_for_vllm_is_answered(client: Client, streaming: bool) -> None:
     for asked in payloads("vllm", "vllm_model", streaming=streaming, tokens=7):
