@@ -2,8 +2,8 @@
 
 24 varied prompts on SmolLM2 and 8 on Gemma 3, greedy, 64 new tokens: streamed and not, alone and 16 (Gemma 3: 8) at
 once, with prompt chunks of 16, 64 and 512 tokens. Where two logits tie within 1e-4 either text is accepted
-(tests/reference.py). All prompts in all twelve combinations of each run with TESTS_NIGHTLY=1; every day SmolLM2 alone, with a
-part of the prompts, in some of them, and 32 tokens. Gemma 3 is compared on its bare weights every day (tests/checkpoint).
+(tests/reference.py). All of this runs with TESTS_NIGHTLY=1; every day SmolLM2 alone, in some of the combinations, with
+a part of the prompts and 32 tokens.
 """
 
 import itertools
