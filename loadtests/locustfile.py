@@ -43,7 +43,8 @@ class Client(User):
         super().__init__(environment)
         options = environment.parsed_options
         self.profile = PROFILES[options.load]
-        self.random = Random(f"{options.load_seed}/{next(_numbers)}")
+        self.number = next(_numbers)
+        self.random = Random(f"{options.load_seed}/{self.number}")
         self.door = self.open(options)
 
     def open(self, options: Namespace) -> Door:
@@ -57,7 +58,8 @@ class Client(User):
     @task
     def ask(self) -> None:
         """One request."""
-        kind = self.profile.draw(self.random)
+        kind = self.profile.draw(self.random, self.number)
+        self.number += 1
         measure.run(self.door, asks.draw(kind, self.random), self.environment.events.request.fire)
 
 

@@ -29,15 +29,21 @@ class Kind:
 
 @dataclass(frozen=True, kw_only=True)
 class Profile:
-    """kinds: what comes. pause: seconds between two requests of a user. every: all wait for the next multiple of it."""
+    """kinds: what comes, drawn, or with in_turn one after the other.
+
+    pause: seconds between two requests of a user. every: all users wait for the next multiple of so many seconds.
+    """
 
     kinds: tuple[Kind, ...]
     users: int
     pause: tuple[float, float] = (0.0, 0.0)
     every: float = 0.0
+    in_turn: bool = False
 
-    def draw(self, random: Random) -> Kind:
-        """The kind of the next request."""
+    def draw(self, random: Random, number: int) -> Kind:
+        """The kind of the next request; number: of the requests before it, and of the user among the users."""
+        if self.in_turn:
+            return self.kinds[number % len(self.kinds)]
         return random.choices(self.kinds, [kind.share for kind in self.kinds])[0]
 
     def wait(self, random: Random, now: float) -> float:
@@ -60,7 +66,7 @@ PROFILES = {
         kinds=(Kind(level=2, words=(300, 900), tokens=(32, 96)),),
     ),
     "burst": Profile(
-        users=24,
+        users=12,
         every=10.0,
         kinds=(
             Kind(level=1, share=1, words=(8, 24), tokens=(8, 16)),
@@ -87,6 +93,7 @@ PROFILES = {
     # A few seconds, every level and a length known beforehand: what the tests run.
     "tiny": Profile(
         users=3,
+        in_turn=True,
         kinds=tuple(Kind(level=level, words=(4, 8), tokens=(8, 8)) for level in (1, 2, 3)),
     ),
 }
