@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from .leftovers import MARK_VARIABLE
@@ -16,14 +17,16 @@ CONTROL_HEADER = "launcher"
 LOG_LEVELS = ("error", "warning", "info", "verbose")
 
 
-def flags(binary: ServerBinary, repository: Path, address: str, ports: Ports, level: str, mark: str) -> list[str]:
+def flags(
+    binary: ServerBinary, repositories: Sequence[Path], address: str, ports: Ports, level: str, mark: str
+) -> list[str]:
     """The whole command line; `mark` names the server's shared memory regions.
 
     Models are controlled through the server's API, which the launcher itself needs to make the server not ready.
     """
     return [
         str(binary.executable),
-        f"--model-repository={repository}",
+        *(f"--model-repository={repository}" for repository in repositories),
         f"--backend-directory={binary.backends}",
         f"--backend-config=python,shm-region-prefix-name={mark}",
         "--disable-auto-complete-config",

@@ -36,6 +36,14 @@ def _add_model_options(parser: argparse.ArgumentParser) -> None:
         type=Path,
         help="serve the models of this repository in place of the project's; without --model they get no parameters",
     )
+    parser.add_argument(
+        "--also-serve",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="DIRECTORY",
+        help="serve the models of this repository beside them, as they are; may be repeated",
+    )
 
 
 def _add_network_options(parser: argparse.ArgumentParser) -> None:
@@ -108,6 +116,7 @@ def server_options(arguments: argparse.Namespace, model: Path | None) -> ServerO
     source = arguments.model_repository or ROOT / "model_repository"
     return ServerOptions(
         source=source,
+        beside=tuple(place.absolute() for place in arguments.also_serve),
         parameters=_parameters(arguments, model, source) if model else {},
         max_queue_size=arguments.max_queue_size,
         host=arguments.host,

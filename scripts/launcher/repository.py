@@ -6,7 +6,7 @@ The source is never edited, so several servers with different settings can run f
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from google.protobuf import text_format
@@ -28,6 +28,36 @@ def with_parameter(parameters: Parameters, model: str, key: str, value: str) -> 
 def models_in(source: Path) -> list[str]:
     """Names of the models in the repository `source`, sorted."""
     return sorted(config.parent.name for config in source.glob(f"*/{CONFIG}"))
+
+
+def beside(sources: Sequence[Path], taken: Sequence[str]) -> list[str]:
+    """Names of the models in further repositories, which the server reads where they lie.
+
+    They may be of any size and on a read-only disk, so nothing is copied or written into them. Raises LaunchError when
+    one holds no model, when a model there has no config.pbtxt (the server is told not to guess one), or when a name
+    comes twice: Triton Server would load neither of the two.
+    """
+    homes: dict[str, Path | None] = dict.fromkeys(taken)
+    found: list[str] = []
+    for source in sources:
+        models = models_in(source)
+        if not models:
+            raise LaunchError(f"--also-serve: no model in {source} (looked for */{CONFIG})")
+        if bare := _without_config(source):
+            raise LaunchError(f"--also-serve: {source / bare[0]} has no {CONFIG}")
+        for model in models:
+            if model in homes:
+                other = homes[model] or "the repository that is served beside it"
+                raise LaunchError(f"--also-serve: the model {model} of {source} is also in {other}")
+            homes[model] = source
+        found += models
+    return found
+
+
+def _without_config(source: Path) -> list[str]:
+    """Directories that hold a version of a model but no configuration."""
+    versions = (version for version in source.glob("*/*") if version.is_dir() and version.name.isdigit())
+    return sorted({version.parent.name for version in versions if not (version.parent / CONFIG).exists()})
 
 
 def render(source: Path, target: Path, parameters: Parameters, max_queue_size: int = 0) -> list[str]:

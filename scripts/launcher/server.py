@@ -42,11 +42,12 @@ def _never() -> bool:
 class ServerOptions:
     """What one server serves and where; `threads` 0 means all cores, a port 0 any free one.
 
-    grace: seconds that open requests get to finish when a supervisor ends the server. model_control: whether models can
-    be unloaded and loaded through the server's API.
+    beside: further repositories, served as they are. grace: seconds that open requests get to finish when a supervisor
+    ends the server. model_control: whether models can be unloaded and loaded through the server's API.
     """
 
     source: Path
+    beside: tuple[Path, ...] = ()
     parameters: repository.Parameters = field(default_factory=dict)
     max_queue_size: int = 0
     host: str = "127.0.0.1"
@@ -139,7 +140,7 @@ class Server:
                 return False
             time.sleep(POLL_SECONDS)
         self._grace = GRACE_READY
-        self._stubs = StubWatch(self._process.pid, self._repository)
+        self._stubs = StubWatch(self._process.pid, self._repositories)
         self._ending.callback(self._stubs.close)
         self._look()
         self._log.release()
@@ -152,14 +153,16 @@ class Server:
         workspace = Path(tempfile.mkdtemp(prefix=self.mark))
         undo.callback(leftovers.remove_files, self.mark, workspace)
         self._repository = workspace / "models"
+        self._repositories = (self._repository, *options.beside)
         parameters = options.parameters
         if ENGINE in parameters:
             self._drain = drain.Drain(workspace / "control")
             parameters = repository.with_parameter(parameters, ENGINE, "control_dir", str(self._drain.directory))
         self.models = repository.render(options.source, self._repository, parameters, options.max_queue_size)
+        self.models += repository.beside(options.beside, self.models)
         binary = server_binary.find(workspace)
         undo.enter_context(_watchdog(self.mark, workspace))
-        flags = command.flags(binary, self._repository, address, self.ports, options.log_level, self.mark)
+        flags = command.flags(binary, self._repositories, address, self.ports, options.log_level, self.mark)
         flags += [] if options.model_control else command.restricted_control(*self._control)
         threads = options.threads or command.available_cores()
         self._process = _spawn(flags, command.environment(binary, threads, self.mark))

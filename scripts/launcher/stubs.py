@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+from collections.abc import Sequence
 from pathlib import Path
 
 from .leftovers import parent_of
@@ -16,10 +17,10 @@ from .leftovers import parent_of
 class StubWatch:
     """Holds a descriptor of each stub, so that an end is seen even before the server has collected it."""
 
-    def __init__(self, server: int, repository: Path) -> None:
-        """`server` is the server's process, `repository` what it loads from. Nothing is watched before `look`."""
+    def __init__(self, server: int, repositories: Sequence[Path]) -> None:
+        """`server` is the server's process, `repositories` what it loads from. Nothing is watched before `look`."""
         self._server = server
-        self._repository = repository
+        self._repositories = repositories
         self._poll = select.poll()
         self._models: dict[int, str] = {}
 
@@ -28,7 +29,7 @@ class StubWatch:
         self.close()
         for pid in pids:
             # A process that a model forks has the stub's command line too, and may come and go.
-            if parent_of(pid) == self._server and (model := _model_of(pid, self._repository)):
+            if parent_of(pid) == self._server and (model := _model_of(pid, self._repositories)):
                 with contextlib.suppress(ProcessLookupError):
                     self._add(os.pidfd_open(pid), model)
 
@@ -52,11 +53,11 @@ class StubWatch:
         self._poll.register(descriptor, select.POLLIN)
 
 
-def _model_of(pid: int, repository: Path) -> str | None:
+def _model_of(pid: int, repositories: Sequence[Path]) -> str | None:
     """The model that a process holds: a stub's first argument is <repository>/<model>/<version>/model.py."""
     try:
         arguments = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
     except OSError:
         return None
     place = Path(arguments[1]) if len(arguments) > 1 else Path()
-    return place.relative_to(repository).parts[0] if place.is_relative_to(repository) else None
+    return next((place.relative_to(r).parts[0] for r in repositories if place.is_relative_to(r)), None)

@@ -5,7 +5,7 @@ from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2
 
 from scripts.launcher.errors import LaunchError
-from scripts.launcher.repository import render
+from scripts.launcher.repository import beside, render
 
 from .tiny_models import ECHO_CONFIG, add_model
 
@@ -51,3 +51,22 @@ def test_an_unknown_model_an_empty_source_and_a_broken_config_are_refused(tmp_pa
     (source / "echo" / "config.pbtxt").write_text("backend: [")
     with pytest.raises(LaunchError, match=r"echo/config\.pbtxt: 1:\d+"):
         render(source, tmp_path / "c", {})
+
+
+def test_models_beside_are_named_and_left_where_they_are(tmp_path):
+    one, two = add_model(tmp_path / "one", "a"), add_model(tmp_path / "two", "b")
+    assert beside([one, two], ["echo"]) == ["a", "b"]
+    assert beside([], ["echo"]) == []
+
+
+def test_a_name_that_comes_twice_a_model_without_a_config_and_an_empty_place_are_refused(tmp_path):
+    one, two = add_model(tmp_path / "one", "a"), add_model(tmp_path / "two", "a")
+    with pytest.raises(LaunchError, match=r"the model a of .*two is also in .*one"):
+        beside([one, two], [])
+    with pytest.raises(LaunchError, match=r"the model a of .*one is also in the repository that is served beside it"):
+        beside([one], ["a"])
+    with pytest.raises(LaunchError, match="no model in .*nowhere"):
+        beside([tmp_path / "nowhere"], [])
+    (one / "bare" / "1").mkdir(parents=True)
+    with pytest.raises(LaunchError, match=r"one/bare has no config\.pbtxt"):
+        beside([one], [])

@@ -180,6 +180,21 @@ def test_a_model_whose_process_dies_later_is_named_and_ends_the_server(tmp_path)
         assert _left(mark) == NOTHING
 
 
+def test_models_of_a_second_repository_are_served_and_watched_too(tmp_path):
+    beside = add_model(tmp_path / "beside", "other")
+    repository = add_model(tmp_path / "repository", "echo")
+    with RunningServer.start(model_repository=repository, also_serve=beside) as server:
+        mark = _mark(server.process.pid)
+        assert _ask_echo(server, ["x"]) == ["x"]
+        assert "models: echo, other" in server.announcement()
+        pids = leftovers.marked_processes(mark)
+        (stub,) = (pid for pid in pids if b"beside/other/1/model.py" in Path(f"/proc/{pid}/cmdline").read_bytes())
+        leftovers._send(mark, stub, signal.SIGKILL)
+        assert server.process.wait(15) == 1
+        assert server.log().splitlines()[-1].startswith("error: other: the model's process died")
+        assert _left(mark) == NOTHING
+
+
 def test_the_printed_commands_work_as_they_stand(tmp_path):
     repository = add_model(tmp_path, "ensemble", ANSWERS, ANSWER_CONFIG)
     with RunningServer.start(model_repository=repository) as server:

@@ -1,0 +1,1 @@
+"""The ways into a server. Each yields the pieces of an answer; leaving the iteration leaves the server."""
