@@ -25,7 +25,7 @@ from tests.gateway.gateway_process import running_gateway
 from tests.server_fixture import RunningServer
 from tests.triton_client import ask
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.nightly]
 NIGHTLY_PROFILES = [pytest.param(name, marks=pytest.mark.nightly) for name in PROFILES if name != "tiny"]
 TOKENS = PROFILES["tiny"].kinds[0].tokens[0]
 NONE = {"num_requests": 0}
