@@ -12,7 +12,6 @@ from backend.guide import NoToken, problem_of
 from backend.sampling_params import SamplingParams
 from backend.token_detail import TokenDetail
 
-
 _NO_TOKENS = frozenset(int(outcome) for outcome in NoToken)
 
 

@@ -1,6 +1,6 @@
 """Guides by llguidance: JSON, JSON schemas, regular expressions and grammars over the tokens of one model.
 
-Compiling takes milliseconds, or as long as the limits below let it; following a guide takes a fraction of one per token.
+Compiling takes milliseconds, or as long as the limits below let it; following a guide takes a fraction of one a token.
 """
 
 from __future__ import annotations

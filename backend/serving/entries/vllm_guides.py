@@ -30,7 +30,8 @@ def guide_inputs(key: str, value: object) -> dict[str, object]:
         raise InvalidRequest(key, f"{' and '.join(given)} are given, only one may be")
     for name, wish in given.items():
         kind, guide = _READERS[name](f"{key}.{name}", wish)
-        return {TYPE: kind.encode()} | ({GUIDE: _utf8(f"{key}.{name}", guide)} if guide else {})
+        inputs: dict[str, object] = {TYPE: kind.encode()}
+        return inputs | ({GUIDE: _utf8(f"{key}.{name}", guide)} if guide else {})
     return {}
 
 
