@@ -25,7 +25,7 @@ class GuideState(Protocol):
     def allowed(self) -> bytes | None:
         """A bit per token, the lowest of byte 0 first: whether it may come next; None if the limits are exceeded.
 
-        The end-of-sequence tokens' bits say nothing; ``may_end`` does.
+        No end of sequence is among them; ``may_end`` says whether one may come.
         """
 
     def may_end(self) -> bool:

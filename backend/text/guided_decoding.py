@@ -73,9 +73,9 @@ class GuideCompiler:
             if trial.is_error() and "NoExtension" in trial.get_error():
                 raise InvalidRequest(_FIELD, "no text satisfies it")
             if not trial.is_error():
-                return CompiledGuide(matcher)
+                return CompiledGuide(matcher, self._tokenizer.eos_tokens)
             matcher = trial
-        raise InvalidRequest(_FIELD, f"not a valid guide of type {kind}: {_first_line(matcher.get_error())}")
+        raise _invalid(kind, matcher.get_error())
 
     def _of_schema(self, schema: str) -> str:
         try:
@@ -83,18 +83,20 @@ class GuideCompiler:
                 schema, defaults={"whitespace_pattern": _WHITESPACE}
             )
         except ValueError as error:
-            raise InvalidRequest(_FIELD, f"not valid JSON: {_first_line(str(error))}") from error
+            raise _invalid("json_schema", str(error)) from error
 
 
 class CompiledGuide:
     """A ``Guide``: the matcher at its beginning, of which each output gets a copy."""
 
-    def __init__(self, matcher: LLMatcher) -> None:
+    def __init__(self, matcher: LLMatcher, eos_ids: Sequence[int]) -> None:
+        """eos_ids: ends that the library allows by itself."""
         self._matcher = matcher
+        self._eos_ids = eos_ids
 
     def start(self, output: Sequence[int]) -> MatcherState:
         """Takes a time that grows with the output."""
-        state = MatcherState(self._matcher.deep_copy())
+        state = MatcherState(self._matcher.deep_copy(), self._eos_ids)
         for token in output:
             state.push(token)
         return state
@@ -103,13 +105,16 @@ class CompiledGuide:
 class MatcherState:
     """A ``GuideState``. A token that does not fit, which no draw brings, counts as a limit exceeded."""
 
-    def __init__(self, matcher: LLMatcher) -> None:
+    def __init__(self, matcher: LLMatcher, eos_ids: Sequence[int]) -> None:
         self._matcher = matcher
+        self._eos_ids = eos_ids
 
     def allowed(self) -> bytes | None:
         """None once the matcher has failed, and it stays so."""
-        mask = self._matcher.compute_bitmask()
-        return None if self._matcher.is_error() else mask
+        mask = bytearray(self._matcher.compute_bitmask())
+        for token in self._eos_ids:
+            mask[token >> 3] &= ~(1 << (token & 7))
+        return None if self._matcher.is_error() else bytes(mask)
 
     def may_end(self) -> bool:
         """As the grammar stands now."""
@@ -128,10 +133,13 @@ def _of_ebnf(text: str) -> str:
     try:
         return LLMatcher.grammar_from_lark(gbnf_to_lark(text))
     except RecursionError as error:
-        raise InvalidRequest(_FIELD, "not a valid guide of type ebnf_grammar: nested too deeply") from error
+        raise _invalid("ebnf_grammar", "nested too deeply") from error
     except Exception as error:  # the library raises plain exceptions here
-        shown = _first_line(str(error))
-        raise InvalidRequest(_FIELD, f"not a valid guide of type ebnf_grammar: {shown}") from error
+        raise _invalid("ebnf_grammar", str(error)) from error
+
+
+def _invalid(kind: str, problem: str) -> InvalidRequest:
+    return InvalidRequest(_FIELD, f"not a valid guide of type {kind}: {_first_line(problem)}")
 
 
 def _first_line(text: str) -> str:
