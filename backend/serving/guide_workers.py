@@ -51,7 +51,9 @@ class GuideWorkers:
         """Call one of the two, here if the guide is known, else in a worker. numbers: of the requests that wait."""
         with self._lock:
             found = self._kept.get(wish)
-            if found is None:
+            if found is not None:
+                self._kept.move_to_end(wish)
+            else:
                 self._pending |= dict.fromkeys(numbers, False)
         if found is not None:
             ready(found)

@@ -1,5 +1,8 @@
-"""Guided sequences through the engine. The model is random over SmolLM2's vocabulary: left alone it says anything, so what conforms
-does so because of the guide."""
+"""Guided sequences through the engine.
+
+The model is random over SmolLM2's vocabulary: left alone it says anything, so what conforms does so because of the
+guide.
+"""
 
 import json
 import re

@@ -117,9 +117,9 @@ SCHEMA = {
 }
 
 
-@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("stream", [True, pytest.param(False, marks=pytest.mark.nightly)])
 def test_a_guided_answer_conforms_and_ends_where_the_guide_does(server: RunningServer, stream: bool) -> None:
-    asked = {**ASKED, "max_tokens": 60, "stream": stream}
+    asked = {**ASKED, "max_tokens": 40, "stream": stream}
     whole = ask(server.grpc_url, **asked, **guide("json_schema", json.dumps(SCHEMA)))
     assert whole.reason == "eos"
     assert set(json.loads(whole.text)) == {"city", "country"}

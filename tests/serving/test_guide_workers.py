@@ -106,7 +106,11 @@ def test_only_the_guides_used_lately_are_kept(compiler: Compiler, asked: Asked) 
     for number in range(40):
         asked.submit(f"g{number}", number)
         asked.wait()
-    asked.submit("g20", 40)
-    asked.submit("g0", 41)
+    asked.submit("g8", 40)  # used again, so that it outlives g9
+    asked.submit("new", 41)
+    asked.wait()
+    asked.submit("g8", 42)
+    asked.submit("g9", 43)
+    asked.wait()
     asked.workers.close()
-    assert compiler.compiled == [*(f"g{number}" for number in range(40)), "g0"]
+    assert compiler.compiled == [*(f"g{number}" for number in range(40)), "new", "g9"]
