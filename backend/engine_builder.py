@@ -29,12 +29,13 @@ _TORCH_THREADS = 1
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LoadedEngine:
-    """An engine with what its surroundings need to know of it."""
+    """An engine with what its surroundings need to know of it. no_guides: why it cannot be guided, "" if it can."""
 
     engine: Engine
     model: ModelConfig
     max_seq_len: int
     pool_tokens: int
+    no_guides: str
 
 
 def build_engine(config: EngineConfig, progress: bool = True) -> LoadedEngine:
@@ -62,7 +63,9 @@ def assembled(config: EngineConfig, model: ModelConfig, parts: EngineParts) -> L
         scheduler, parts.executor, overlap=config.enable_overlap, ahead=parts.ahead, watch=_step_watch(config)
     )
     pool_tokens = (parts.num_blocks - 1) * config.tokens_per_block
-    return LoadedEngine(engine=engine, model=model, max_seq_len=parts.max_seq_len, pool_tokens=pool_tokens)
+    return LoadedEngine(
+        engine=engine, model=model, max_seq_len=parts.max_seq_len, pool_tokens=pool_tokens, no_guides=parts.no_guides
+    )
 
 
 def _gpu_parts(config: EngineConfig, model: ModelConfig, progress: bool) -> EngineParts:

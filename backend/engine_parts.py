@@ -29,7 +29,8 @@ _MEASURED_TOKENS = 64
 class EngineParts(NamedTuple):
     """num_blocks: of the pool, the null block among them. ahead: steps may be launched while others run.
 
-    measured_tokens: of the prompt that says what computing a token again costs.
+    measured_tokens: of the prompt that says what computing a token again costs. no_guides: why this executor cannot
+    guide what it samples; "" if it can.
     """
 
     executor: MeasuredExecutor
@@ -38,6 +39,7 @@ class EngineParts(NamedTuple):
     max_seq_len: int
     ahead: bool
     measured_tokens: int
+    no_guides: str
 
 
 def cpu_parts(config: EngineConfig, model: ModelConfig, progress: bool) -> EngineParts:
@@ -56,7 +58,9 @@ def cpu_parts(config: EngineConfig, model: ModelConfig, progress: bool) -> Engin
     assert operations.recorder is not None
     decode = RecordedDecode(decoder, pool, operations.recorder, -(-limit // layout.block_size))
     executor = CpuExecutor(decode.forward, pool, host, _prepare_compute_thread)
-    return EngineParts(executor, num_blocks, num_host_slots, limit, False, min(_MEASURED_TOKENS, config.max_num_tokens))
+    return EngineParts(
+        executor, num_blocks, num_host_slots, limit, False, min(_MEASURED_TOKENS, config.max_num_tokens), ""
+    )
 
 
 def _prepare_compute_thread() -> None:

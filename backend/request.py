@@ -8,8 +8,11 @@ from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass
 from typing import Protocol
 
+from backend.guide import NoToken, problem_of
 from backend.sampling_params import SamplingParams
 from backend.token_detail import TokenDetail
+
+_NO_TOKENS = frozenset(int(outcome) for outcome in NoToken)
 
 
 class FinishReason(enum.StrEnum):
@@ -76,6 +79,7 @@ class Sequence:
     capacity: tokens that the cursor may reach without asking for blocks; never beyond ``limit``, where the length ends.
     ends: tokens that may end it. watch: the request's stop watch. quiet_until: with fewer tokens than this, another one
     that is none of its ends needs no further look: the sequence runs, has filled no block and is not at its length.
+    problem: why it ends with reason error, for the client, where its own wishes are the cause.
     details: of the output tokens, in order, that nobody has fetched yet; None where nobody asked for any.
     num_reused_blocks, num_new_blocks: blocks it was given in its life that others had computed, and that it computes
     itself. first_scheduled: when it first got a slot, on the scheduler's clock; 0.0 before.
@@ -98,6 +102,7 @@ class Sequence:
         "num_prompt",
         "num_published",
         "num_reused_blocks",
+        "problem",
         "published",
         "quiet_until",
         "request",
@@ -129,6 +134,9 @@ class Sequence:
         self.finish_reason: FinishReason | None = None
         sampling = request.sampling
         self.ends = sampling.end_ids | sampling.stop_ids | {words[-1] for words in sampling.stop_sequences}
+        if sampling.guide is not None:
+            self.ends |= _NO_TOKENS
+        self.problem = ""
         self.watch = request.stop_watch
         self.details: deque[TokenDetail] | None = deque() if sampling.detailed else None
         self.num_reused_blocks = self.num_new_blocks = 0
@@ -168,7 +176,12 @@ class Sequence:
             self.details.append(detail)
 
     def append(self, token: int) -> FinishReason | None:
-        """Add a generated token; return why the sequence ends with it, or None. Order: eos, stop, length."""
+        """Add a generated token; return why the sequence ends with it, or None. Order: eos, stop, length.
+
+        A ``NoToken`` is not added: the sequence ends where it stands.
+        """
+        if token < 0:
+            return self._end_without(NoToken(token))
         tokens = self.tokens
         tokens.append(token)
         stopped = self.watch is not None and self.watch.push(token)
@@ -180,6 +193,11 @@ class Sequence:
         if len(tokens) > self.limit:
             return FinishReason.LENGTH
         return None
+
+    def _end_without(self, outcome: NoToken) -> FinishReason:
+        """No token can follow: the output is whole, or what was asked for cannot be."""
+        self.problem = problem_of(outcome, self.num_output)
+        return FinishReason.ERROR if self.problem else FinishReason.STOP
 
     def _stops(self) -> bool:
         """Whether the output ends in a stop token or in a whole stop sequence, beyond its least length."""

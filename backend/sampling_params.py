@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from backend.errors import InvalidRequest
+from backend.guide import Guide
 from backend.logit_bias import NO_BIAS, LogitBias
 
 GREEDY_BELOW = 1e-5
@@ -43,6 +44,8 @@ class SamplingParams:
     logit_bias: added to the logits of its tokens.
     bad_words: token sequences that never occur: the last token of one is forbidden where the tokens before, prompt
     included, end in its beginning.
+    guide: what the output conforms to: other tokens are forbidden, end_ids where it may not end. When it is complete
+    and no end may be drawn, as there is none or min_tokens forbids it, the output ends with reason ``stop``.
     min_tokens: neither end_ids nor stop_ids are drawn, and no stop sequence ends the output, before so many tokens.
 
     log_probs: each token comes with its log-probability, see ``TokenDetail``; top_log_probs: and with those of so many
@@ -64,6 +67,7 @@ class SamplingParams:
     logit_bias: LogitBias = NO_BIAS
     bad_words: Words = ()
     min_tokens: int = 0
+    guide: Guide | None = None
     log_probs: bool = False
     top_log_probs: int = 0
     generation_logits: bool = False
@@ -72,14 +76,16 @@ class SamplingParams:
     detailed: bool = field(init=False, repr=False, compare=False)
     """Whether tokens come with a ``TokenDetail``."""
     reads_tokens: bool = field(init=False, repr=False, compare=False)
-    """Whether the tokens so far change the logits: by penalties, or by the beginning of a bad word."""
+    """Whether the tokens so far change the logits: by penalties, a guide, or the beginning of a bad word."""
     special: bool = field(init=False, repr=False, compare=False)
     """Whether processed or detailed; the many requests that want neither are told by this one look."""
 
     def __post_init__(self) -> None:
-        processed = self.penalised or bool(self.logit_bias or self.bad_words or self.min_tokens)
+        processed = self.penalised or bool(
+            self.logit_bias or self.bad_words or self.min_tokens or self.guide is not None
+        )
         detailed = self.log_probs or self.top_log_probs > 0 or self.generation_logits
-        reads_tokens = self.penalised or any(len(word) > 1 for word in self.bad_words)
+        reads_tokens = self.penalised or self.guide is not None or any(len(word) > 1 for word in self.bad_words)
         object.__setattr__(self, "processed", processed)
         object.__setattr__(self, "reads_tokens", reads_tokens)
         object.__setattr__(self, "detailed", detailed)

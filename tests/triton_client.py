@@ -28,6 +28,7 @@ DTYPES: dict[str, Any] = {
     "bad_words_list": np.int32, "stop_words_list": np.int32, "num_log_probs": np.int32,
     "beam_width": np.int32, "length_penalty": np.float32, "return_log_probs": np.bool_,
     "return_context_logits": np.bool_, "return_generation_logits": np.bool_, "return_perf_metrics": np.bool_,
+    "guided_decoding_guide_type": np.object_, "guided_decoding_guide": np.object_,
     "return_num_input_tokens": np.bool_, "return_num_output_tokens": np.bool_,
 }  # fmt: skip
 

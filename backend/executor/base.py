@@ -16,6 +16,8 @@ class StepHandle(Protocol):
     def collect(self) -> SequenceOf[int]:
         """Wait until the step has finished; its tokens, in the order of ``plan.sampling()``.
 
+        A guided sequence that can have none gets a ``NoToken`` in its place.
+
         Raises what the step raised.
         """
 

@@ -92,7 +92,9 @@ class CpuExecutor:
             return Sampled([], {})
         logits = self._forward(batch.fill(self._last_tokens))
         sampled = sample_with(logits, rows, special) if rows else Sampled([], {})
-        self._last_tokens = dict(zip(ids, sampled.tokens, strict=True))
+        # A sequence that got no token may be planned once more; that step reads some token, and nobody its result.
+        known = [max(token, 0) for token in sampled.tokens] if special else sampled.tokens
+        self._last_tokens = dict(zip(ids, known, strict=True))
         return sampled
 
     def seconds_per_token(self, num_tokens: int) -> float:

@@ -15,6 +15,9 @@ class DeviceWishes:
     """Bias and forbidden tokens of one request."""
 
     def __init__(self, params: SamplingParams, history: DeviceHistory) -> None:
+        """Raises ValueError for a guide, which nothing here follows; who takes requests in refuses it before."""
+        if params.guide is not None:
+            raise ValueError("guided decoding is not there on a device")
         self.params = params
         self._history = history
         single = [word[0] for word in params.bad_words if len(word) == 1]

@@ -5,8 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from backend.guide import NoToken
 from backend.request import Sequence
 from backend.sampling.bad_words import BadWords
+from backend.sampling.guided_row import GuidedRow
 from backend.sampling.penalties import Penalties
 from backend.sampling.token_history import TokenHistory
 from backend.sampling_params import SamplingParams
@@ -39,8 +41,14 @@ class RowState:
 
     def push(self, token: int) -> None:
         """The token that was drawn."""
-        if self._parts is not None and self._parts.history is not None:
-            self._parts.history.push(token)
+        if self._parts is not None:
+            self._parts.push(token)
+
+    @property
+    def outcome(self) -> NoToken | None:
+        """After ``apply``: what the sequence gets in place of a token, if anything."""
+        guided = self._parts.guided if self._parts is not None else None
+        return guided.outcome if guided is not None else None
 
 
 class _Parts:
@@ -55,13 +63,18 @@ class _Parts:
         bias = params.logit_bias
         self._bias_ids = torch.frombuffer(bytearray(bias.ids), dtype=torch.int32).long() if bias else None
         self._bias = torch.frombuffer(bytearray(bias.weights), dtype=torch.float32) if bias else None
-        self.history = TokenHistory(tokens, num_prompt, self._words.longest) if params.reads_tokens else None
+        counts = params.penalised or self._words.longest
+        self.history = TokenHistory(tokens, num_prompt, self._words.longest) if counts else None
+        guide = params.guide
+        self.guided = GuidedRow(guide, tokens[num_prompt:], params.end_ids) if guide is not None else None
 
     def apply(self, row: Tensor, num_output: int) -> None:
         if self._penalties is not None and self.history is not None:
             self._penalties.apply(row, self.history)
         if self._bias_ids is not None and self._bias is not None:
             row.index_add_(0, self._bias_ids, self._bias)
+        if self.guided is not None:
+            self.guided.forbid(row)
         if len(self._single):
             row.index_fill_(0, self._single, -torch.inf)
         if num_output < self._min_tokens and len(self._endings):
@@ -69,3 +82,11 @@ class _Parts:
         if self._words.longest and self.history is not None:
             for token in self._words.completing(self.history.last):
                 row[token] = -torch.inf
+        if self.guided is not None:
+            self.guided.check(row)
+
+    def push(self, token: int) -> None:
+        if self.history is not None:
+            self.history.push(token)
+        if self.guided is not None:
+            self.guided.push(token)

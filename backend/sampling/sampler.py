@@ -30,7 +30,7 @@ class SpecialRow(NamedTuple):
 
 
 class Sampled(NamedTuple):
-    """A token for each row, and the details of those that asked for them, by row."""
+    """A token for each row, or a ``NoToken`` in its place, and the details of those that asked for them, by row."""
 
     tokens: list[int]
     details: dict[int, TokenDetail]
@@ -57,6 +57,10 @@ def sample_with(logits: Tensor, rows: Sequence[SamplingRow], special: Sequence[S
         state.apply(logits[place], rows[place].position)
     tokens = sample(logits, rows)
     for place, state in special:
-        state.push(tokens[place])
+        if state.outcome is None:
+            state.push(tokens[place])
+        else:
+            tokens[place] = state.outcome
+            raw.pop(place, None)
     details = {place: detail_of(row, tokens[place], rows[place].params) for place, row in raw.items()}
     return Sampled(tokens, details)

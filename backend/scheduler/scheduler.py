@@ -223,7 +223,7 @@ class Scheduler:
     def _append(self, sequence: Sequence, token: int, outputs: list[TokenOutput]) -> None:
         reason = sequence.append(token)
         sequence.awaits_token = False
-        outputs.append((sequence, token))
+        outputs.append((sequence, token if token >= 0 else None))
         if reason is not None:
             self.end(sequence, reason)
 

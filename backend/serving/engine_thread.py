@@ -183,6 +183,8 @@ class EngineThread:
         if token is not None:
             found.stream.deliver(token)
         if sequence.finish_reason is not None:
+            if sequence.problem:
+                found.stream.fail(sequence.problem, "INVALID_ARG")
             found.stream.finish(sequence.finish_reason)
             del self._open[request_id]
         self._senders.submit(found.stream, request_id)

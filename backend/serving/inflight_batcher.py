@@ -16,11 +16,14 @@ from backend import garbage
 from backend.config import EngineConfig
 from backend.engine_builder import LoadedEngine, build_engine
 from backend.errors import InvalidRequest
+from backend.guide import Guide
 from backend.request import Request
 from backend.serving.drain_watch import DrainWatch
 from backend.serving.engine_thread import EngineThread
 from backend.serving.extra_outputs import ExtraOutputs
 from backend.serving.gate import Gate
+from backend.serving.guide_workers import GuideWorkers
+from backend.serving.guided_inputs import GuideText
 from backend.serving.inputs import Inputs
 from backend.serving.open_requests import OpenRequests
 from backend.serving.request_parser import SHOWN_NAMES, ParsedRequest, RequestParser
@@ -36,6 +39,7 @@ from backend.serving.triton_io import (
     read_inputs,
 )
 from backend.serving.watchdog import Watchdog
+from backend.text.guided_decoding import GuideCompiler, NoGuidesError
 from backend.text.text_stream import TextStream
 from backend.text.token_bytes import TokenBytes
 
@@ -56,11 +60,12 @@ class InflightBatcher:
             self._token_bytes = TokenBytes.from_directory(Path(config.model_dir))
         except (ValueError, MemoryError, OSError) as error:
             raise pb_utils.TritonModelException(str(error)) from error
-        self._parser = _parser(config, loaded)
+        compiler, no_guides = _guides(config, loaded)
+        self._parser = _parser(config, loaded, no_guides)
         self._scheduler = loaded.engine.scheduler
         self._clock = loaded.engine.clock
         self._numbers = itertools.count(1)  # of requests: both their id and their arrival order
-        self._start(config, loaded)
+        self._start(config, loaded, compiler)
         _log.info(
             "%s: %d slots, pool of %d tokens, at most %d tokens per request",
             loaded.model.architecture,
@@ -69,7 +74,7 @@ class InflightBatcher:
             loaded.max_seq_len,
         )
 
-    def _start(self, config: EngineConfig, loaded: LoadedEngine) -> None:
+    def _start(self, config: EngineConfig, loaded: LoadedEngine, compiler: GuideCompiler | None) -> None:
         self._senders = SenderPool(config.sender_threads)
         self._engine = EngineThread(loaded.engine, self._senders, lambda: self._gate.notify(), self._die)
         self._watchdog = Watchdog(
@@ -78,9 +83,10 @@ class InflightBatcher:
             on_stuck=lambda: self._engine.give_up("the engine is stuck; the model must be loaded again"),
             limit=config.stuck_seconds,
         )
-        self._requests = OpenRequests(self._engine.cancel, config.cancel_poll_ms / 1e3)
+        self._guides = GuideWorkers(compiler, self._engine.cancel)
+        self._requests = OpenRequests(self._guides.cancel, config.cancel_poll_ms / 1e3)
         self._gate = Gate(
-            lambda: self._engine.num_held,
+            lambda: self._engine.num_held + self._guides.num_pending,
             lookahead=config.lookahead_requests,
             bound=config.lookahead_bound,
             interval=config.admission_interval_ms / 1e3,
@@ -134,7 +140,7 @@ class InflightBatcher:
     def _stop(self, inputs: Inputs, client_id: str) -> None:
         """``stop``: by the engine's own key if there is one, else by the request id that the two requests share."""
         if "engine_key" in inputs:
-            self._engine.cancel(inputs.integer("engine_key"))
+            self._guides.cancel(inputs.integer("engine_key"))
         elif client_id:
             self._requests.stop_client(client_id)
         else:
@@ -159,10 +165,32 @@ class InflightBatcher:
         self._scheduler.check_fits(first)
         if parsed.announce:
             way_back.announce(numbers[0])
-        for index, number in enumerate(numbers):
-            stream = self._stream(way_back.member(index, number), parsed)
+        streams = {number: self._stream(way_back.member(n, number), parsed) for n, number in enumerate(numbers)}
+        if parsed.guide is not None:
+            self._submit_guided(request.request_id(), parsed.guide, first, streams)
+            return
+        for index, (number, stream) in enumerate(streams.items()):
             self._requests.add(number, request.request_id(), stream)
             self._engine.submit(_sibling(first, index, number, stream), stream)
+
+    def _submit_guided(
+        self, client_id: str, wish: GuideText, first: Request, streams: Mapping[int, ResponseStream]
+    ) -> None:
+        """Submit once the guide is compiled. Meanwhile the client may stop the request, or leave."""
+
+        def ready(guide: Guide) -> None:
+            guided = dataclasses.replace(first, sampling=dataclasses.replace(first.sampling, guide=guide))
+            for index, (number, stream) in enumerate(streams.items()):
+                self._engine.submit(_sibling(guided, index, number, stream), stream)
+
+        def fail(failure: Failure) -> None:
+            for number, stream in streams.items():
+                stream.fail(*failure)
+                self._senders.submit(stream, number)
+
+        for number, stream in streams.items():
+            self._requests.add(number, client_id, stream)
+        self._guides.submit(wish, streams, ready, fail)
 
     def _stream(self, sender: TritonSender, parsed: ParsedRequest) -> ResponseStream:
         echo = parsed.prompt if parsed.echo else ()
@@ -180,6 +208,7 @@ class InflightBatcher:
         self._gate.release()
         self._watchdog.stop()
         self._drain.close()
+        self._guides.close()
         self._engine.stop()
         self._requests.close()
         self._senders.stop()
@@ -198,13 +227,26 @@ def _sibling(first: Request, index: int, number: int, stream: ResponseStream) ->
     )
 
 
-def _parser(config: EngineConfig, loaded: LoadedEngine) -> RequestParser:
+def _guides(config: EngineConfig, loaded: LoadedEngine) -> tuple[GuideCompiler | None, str]:
+    """What compiles guides, or why there is none."""
+    if loaded.no_guides:
+        return None, loaded.no_guides
+    try:
+        directory = Path(config.model_dir)
+        return GuideCompiler(directory, loaded.model.vocab_size, sorted(loaded.model.eos_token_ids)), ""
+    except NoGuidesError as error:
+        _log.warning("no guided decoding: %s", error)
+        return None, str(error)
+
+
+def _parser(config: EngineConfig, loaded: LoadedEngine, no_guides: str) -> RequestParser:
     return RequestParser(
         vocab_size=loaded.model.vocab_size,
         eos_ids=frozenset(loaded.model.eos_token_ids),
         priority_levels=config.priority_levels,
         default_level=config.default_priority_level,
         echo_by_default=not config.exclude_input_in_output,
+        no_guides=no_guides,
     )
 
 

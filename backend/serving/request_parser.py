@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from backend.errors import InvalidRequest
 from backend.sampling_params import SamplingParams
+from backend.serving.guided_inputs import GuideText, guide_of
 from backend.serving.inputs import Inputs, word_list
 from backend.serving.neutral_inputs import refuse_what_has_no_effect
 from backend.serving.sampling_inputs import sampling_of
@@ -37,10 +38,14 @@ _LEAVE_OUT_IF_FALSE = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ParsedRequest:
-    """A valid request, not yet known to the engine. left_out: outputs that the client does not want."""
+    """A valid request, not yet known to the engine. left_out: outputs that the client does not want.
+
+    guide: to be compiled, and then put into ``sampling``.
+    """
 
     prompt: tuple[int, ...]
     sampling: SamplingParams
+    guide: GuideText | None
     level: int
     streaming: bool
     echo: bool
@@ -56,13 +61,14 @@ class ParsedRequest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RequestParser:
-    """What parsing needs to know of the model and the deployment."""
+    """What parsing needs to know of the model and the deployment. no_guides: why it cannot be guided, "" if it can."""
 
     vocab_size: int
     eos_ids: frozenset[int]
     priority_levels: int
     default_level: int
     echo_by_default: bool
+    no_guides: str = ""
 
     def parse(self, inputs: Inputs, parameters: str) -> ParsedRequest:
         """Raises InvalidRequest, naming field, value and limit. parameters: JSON object of custom parameters, or ""."""
@@ -76,6 +82,7 @@ class RequestParser:
         return ParsedRequest(
             prompt=self._prompt(inputs),
             sampling=sampling,
+            guide=guide_of(inputs, self.no_guides),
             level=self._level(inputs, custom),
             streaming=streaming,
             echo=not streaming and not inputs.boolean("exclude_input_in_output", not self.echo_by_default),

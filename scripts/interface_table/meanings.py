@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from backend import sampling_params as limits
-from backend.serving import sampling_inputs, word_inputs
+from backend.serving import guided_inputs, sampling_inputs, word_inputs
 from backend.serving.entries import refusals, retention, vllm_parameters
 from backend.serving.entries.text_request import LLMAPI_MAX_TOKENS
 from backend.serving.entries.token_inputs import MAX_BATCH
@@ -20,6 +20,12 @@ class Meaning(NamedTuple):
     default: str = ""
 
 
+_STRUCTURED = Meaning(
+    "object with one of json (a JSON schema), json_object, regex, choice (a list of strings) or grammar (EBNF): what "
+    "the answer conforms to, as with guided_decoding_guide",
+    "as there; also written as a string",
+    "none",
+)
 _FLAG = "true, false"
 _ID = "[0, vocabulary)"
 _GREEDY = "greedy, unless another sampling input is given; then none"
@@ -118,6 +124,19 @@ INPUTS: dict[str, Meaning] = (
         "embedding_bias_weights": Meaning("the biases of embedding_bias_words", f"{_BIAS}, one per word", "none"),
         "logit_bias_ids": Meaning("tokens that get a bias", f"{_ID}, at most {sampling_inputs.MAX_BIAS_IDS}", "none"),
         "logit_bias_weights": Meaning("the biases of logit_bias_ids", f"{_BIAS}, one per id", "none"),
+        "guided_decoding_guide_type": Meaning(
+            "the answer conforms to a guide: json (any JSON object) needs no more, the others are written in "
+            "guided_decoding_guide. The end of sequence can come only where the guide may end; a guide that is "
+            "complete ends the answer, with reason stop where no end of sequence may come",
+            'json, json_schema, regex, ebnf_grammar; "" is none',
+            "none",
+        ),
+        "guided_decoding_guide": Meaning(
+            "a JSON schema, a regular expression that the whole answer matches (no look-around, no references back), "
+            "or rules as llama.cpp writes them, beginning at root",
+            f"at most {guided_inputs.MAX_GUIDE_BYTES} bytes, a grammar {guided_inputs.MAX_EBNF_BYTES}",
+            "none",
+        ),
         "return_log_probs": _LOG_PROBS,
         "num_log_probs": Meaning(
             "and those of so many of the likeliest tokens at each place", f"[0, {limits.MAX_TOP_LOG_PROBS}]", "0"
@@ -210,6 +229,8 @@ VLLM_KEYS: dict[str, Meaning] = {
     "logit_bias": Meaning(
         "object of token id and number: added to the logits", f"at most {sampling_inputs.MAX_BIAS_IDS}, {_BIAS}", "none"
     ),
+    "structured_outputs": _STRUCTURED,
+    "guided_decoding": _STRUCTURED._replace(text="older name of structured_outputs"),
     "logprobs": Meaning(
         "log-probabilities of so many of the likeliest tokens, and the one taken",
         f"[0, {limits.MAX_TOP_LOG_PROBS}]",

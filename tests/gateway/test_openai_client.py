@@ -121,6 +121,21 @@ def test_a_stop_string_cuts_the_text(server: RunningServer, client: openai.OpenA
         assert (stopped.text, stopped.finish_reason) == (full[: full.index(stop)], "stop")
 
 
+def test_an_answer_keeps_to_a_json_schema_and_a_bad_one_is_refused_by_name(client: openai.OpenAI) -> None:
+    def chat(schema: dict[str, Any]) -> str:
+        wish = {"type": "json_schema", "json_schema": {"name": "city", "schema": schema}}
+        asked = {"messages": [{"role": "user", "content": PROMPT}], "max_tokens": 30, "response_format": wish}
+        choice = client.chat.completions.create(**GREEDY | asked).choices[0]
+        assert choice.finish_reason == "stop"
+        return choice.message.content
+
+    city = {"type": "object", "properties": {"city": {"enum": ["Rome", "Lyon"]}}, "required": ["city"]}
+    assert json.loads(chat({**city, "additionalProperties": False}))["city"] in ("Rome", "Lyon")
+    with pytest.raises(openai.BadRequestError, match="not a valid guide") as refusal:
+        chat({"type": "objec"})
+    assert refusal.value.param == "response_format"
+
+
 @pytest.mark.nightly
 def test_a_chat_without_a_limit_takes_what_room_there_is(client: openai.OpenAI, tokenizer: Tokenizer) -> None:
     river = [{"role": "user", "content": "river " * (MAX_SEQ_LEN - 60)}]

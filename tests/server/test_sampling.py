@@ -1,6 +1,7 @@
 """Every input about sampling, through a real server: it changes what comes back as it should, or is refused by name."""
 
 import json
+import re
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -33,6 +34,10 @@ def server(smollm2_dir: Path) -> Iterator[RunningServer]:
 @pytest.fixture(scope="module")
 def reference(smollm2_dir: Path) -> Reference:
     return Reference(smollm2_dir)
+
+
+def guide(kind: str, guide: str) -> dict[str, Any]:
+    return {"guided_decoding_guide_type": kind, "guided_decoding_guide": guide}
 
 
 def text(server: RunningServer, **fields: Any) -> str:
@@ -102,6 +107,31 @@ def test_no_end_comes_before_the_least_length(server: RunningServer, reference: 
     assert later.num_output >= 6 or later.reason == "length"
     stopped = ask(server.grpc_url, **ASKED, stop_words=["."], **{name: 4})
     assert stopped.num_output > 4
+
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"city": {"type": "string", "maxLength": 12}, "country": {"enum": ["Italy", "France"]}},
+    "required": ["city", "country"],
+    "additionalProperties": False,
+}
+
+
+@pytest.mark.parametrize("stream", [True, pytest.param(False, marks=pytest.mark.nightly)])
+def test_a_guided_answer_conforms_and_ends_where_the_guide_does(server: RunningServer, stream: bool) -> None:
+    asked = {**ASKED, "max_tokens": 40, "stream": stream}
+    whole = ask(server.grpc_url, **asked, **guide("json_schema", json.dumps(SCHEMA)))
+    assert whole.reason == "eos"
+    assert set(json.loads(whole.text)) == {"city", "country"}
+    assert json.loads(whole.text)["country"] in ("Italy", "France")
+    pattern = r" (Paris|Rome), since [0-9]{4}"
+    stopped = ask(server.grpc_url, **asked, **guide("regex", pattern), ignore_eos=True, temperature=1.0, seed=3)
+    assert stopped.reason == "stop"
+    assert re.fullmatch(pattern, stopped.text)
+    grammar = ask(server.grpc_url, **asked, **guide("ebnf_grammar", 'root ::= " " ("no" | "yes"){2,3} "."'))
+    assert re.fullmatch(r" (no|yes){2,3}\.", grammar.text)
+    assert text(server, guided_decoding_guide_type="json").lstrip().startswith("{")
+    assert text(server, **guide("", "")) == text(server)
 
 
 def test_random_seed_is_another_name_of_seed(server: RunningServer) -> None:
@@ -210,6 +240,10 @@ def test_the_usual_lines_of_tutorials_and_clients_are_answered(server: RunningSe
         ({"return_context_logits": True}, "return_context_logits: true is not supported"),
         ({"return_generation_logits": True, "max_tokens": 900}, "return_generation_logits: 1 sequences of 900 tokens"),
         ({"pad_id": -1}, "pad_id: -1 is no token id"),
+        (guide("regex", "(a"), 'guided_decoding_guide: not a valid guide of type regex: at 1(8): invalid regex "(a"'),
+        (guide("json_schema", "[]"), "guided_decoding_guide: not a valid guide of type json_schema"),
+        (guide("xml", "a"), "guided_decoding_guide_type: 'xml' is not supported, allowed is json, json_schema"),
+        (guide("regex", "ab") | {"bad_words": ["b", "ab"]}, "is left that the guide allows"),
     ],
 )
 def test_a_bad_value_is_an_error_to_its_sender_alone(

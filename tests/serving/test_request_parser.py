@@ -1,5 +1,7 @@
 """What is refused, with field, value and limit in the message; and what the defaults are."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -31,6 +33,9 @@ def words(*values: str | bytes) -> np.ndarray:
 
 
 YES, NO = tensor([True], np.bool_), tensor([False], np.bool_)
+
+
+GUIDE_TYPE, GUIDE = "guided_decoding_guide_type", "guided_decoding_guide"
 
 
 def bias(ids: list[int], weights: list[float]) -> dict[str, np.ndarray]:
@@ -111,6 +116,23 @@ def test_numbers_out_of_range_are_refused_by_the_clients_name_of_the_field(
             {"seed": tensor([1], np.uint64), "random_seed": tensor([1], np.uint64)},
             "random_seed: is another name of seed",
         ),
+        (
+            {GUIDE_TYPE: words("xml")},
+            f"{GUIDE_TYPE}: 'xml' is not supported, allowed is json, json_schema, regex",
+        ),
+        ({GUIDE: words("a+")}, f"{GUIDE_TYPE}: is required with {GUIDE}, allowed is json, "),
+        ({GUIDE_TYPE: words("regex")}, f"{GUIDE}: is required with {GUIDE_TYPE} regex"),
+        ({GUIDE_TYPE: words("json"), GUIDE: words("{}")}, f"{GUIDE}: is not taken with {GUIDE_TYPE} json"),
+        ({GUIDE_TYPE: words("regex"), GUIDE: words(b"\xff")}, f"{GUIDE}: not valid UTF-8 at byte 0"),
+        (
+            {GUIDE_TYPE: words("json_schema"), GUIDE: words("x" * 65537)},
+            f"{GUIDE}: 65537 bytes, at most 65536 are allowed with json_schema",
+        ),
+        (
+            {GUIDE_TYPE: words("ebnf_grammar"), GUIDE: words("x" * 8193)},
+            f"{GUIDE}: 8193 bytes, at most 8192 are allowed with ebnf_grammar",
+        ),
+        ({GUIDE_TYPE: words("json", "json")}, f"{GUIDE_TYPE}: 2 elements, exactly 1 is expected"),
         ({"num_log_probs": tensor([21])}, r"num_log_probs: 21 is out of range, allowed is \[0, 20\]"),
         ({"num_log_probs": tensor([-1])}, "num_log_probs: -1 is out of range"),
         ({"num_log_probs": tensor([10**9])}, "num_log_probs: 1000000000 is out of range"),
@@ -274,3 +296,19 @@ def test_parameters_of_sampling_hold_at_their_limits() -> None:
     SamplingParams(max_tokens=1, temperature=0.0, top_p=1.0, min_p=1.0, seed=2**64 - 1).validate(10)
     with pytest.raises(InvalidRequest, match="^top_p"):
         SamplingParams(max_tokens=1, top_p=0.0).validate(10)
+
+
+def test_a_guide_is_text_with_a_kind_and_two_empty_strings_are_none() -> None:
+    assert parse(**{GUIDE_TYPE: words("json")}).guide == ("json", "")
+    assert parse(**{GUIDE_TYPE: words("regex"), GUIDE: words("a+")}).guide == ("regex", "a+")
+    assert parse(**{GUIDE_TYPE: words(""), GUIDE: words("")}).guide is None
+    assert parse().guide is None
+
+
+def test_where_nothing_can_be_guided_a_guide_is_refused_with_the_reason() -> None:
+    parser = dataclasses.replace(PARSER, no_guides="not on this device")
+    for fields in ({GUIDE_TYPE: words("json")}, {GUIDE: words("a+")}):
+        (name,) = fields
+        inputs = {"input_ids": tensor([1]), "request_output_len": tensor([5])} | fields
+        with pytest.raises(InvalidRequest, match=f"^{name}: is not supported: not on this device$"):
+            parser.parse(Inputs(inputs, SHOWN_NAMES), "")

@@ -27,7 +27,6 @@ _NO_DRAFT = "there is no speculative decoding"
 _NO_TABLE = "prompt embeddings are not served"
 _NO_LORA = "LoRA adapters are not served"
 _NO_VISION = "images and videos are not served"
-_NO_GUIDE = "guided decoding is not served at this entry"
 
 UNSERVED: Mapping[str, Refusal] = {
     "encoder_input_features": Refusal(_NO_ENCODER),
@@ -61,8 +60,6 @@ UNSERVED: Mapping[str, Refusal] = {
     "lora_path": Refusal(_NO_LORA, ""),
     "lora_ckpt_source": Refusal(_NO_LORA, ""),
     "context_phase_params": Refusal("prompts and answers are computed in one place"),
-    "guided_decoding_guide_type": Refusal(_NO_GUIDE, ""),
-    "guided_decoding_guide": Refusal(_NO_GUIDE, ""),
     "embedding_request": Refusal("embeddings are not served", ""),
 }
 

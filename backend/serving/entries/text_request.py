@@ -31,6 +31,8 @@ DTYPES: Mapping[str, type[np.generic]] = {
     "min_tokens": np.int32,
     "logit_bias_ids": np.int32,
     "logit_bias_weights": np.float32,
+    "guided_decoding_guide_type": np.object_,
+    "guided_decoding_guide": np.object_,
     "return_log_probs": np.bool_,
     "num_log_probs": np.int32,
     "return_perf_metrics": np.bool_,

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from backend.errors import InvalidRequest
+from backend.serving.entries import vllm_guides
 from backend.serving.entries.json_values import as_bool, as_float, as_int, as_ints, as_strings, as_weights, within
 from backend.serving.request_parser import MAX_SEQUENCES
 
@@ -38,7 +39,6 @@ class Unserved(NamedTuple):
     neutral: tuple[object, ...] = ()
 
 
-_GUIDED = "guided decoding is not served at this entry"
 _SPECIAL = "special tokens never show in text"
 UNSERVED: Mapping[str, Unserved] = {
     "best_of": Unserved("there is no search over several answers", (1, "1")),
@@ -47,8 +47,6 @@ UNSERVED: Mapping[str, Unserved] = {
     "early_stopping": Unserved("there is no beam search", (False, "false", "False")),
     "prompt_logprobs": Unserved("log-probabilities of the prompt are not given"),
     "allowed_token_ids": Unserved("use logit_bias"),
-    "structured_outputs": Unserved(_GUIDED, ("", "null")),
-    "guided_decoding": Unserved(_GUIDED, ("", "null")),
     "lora_name": Unserved("LoRA adapters are not served", ("",)),
     "truncate_prompt_tokens": Unserved("prompts are never cut"),
     "include_stop_str_in_output": Unserved("the text ends before a stop string", (False, "false", "False")),
@@ -119,7 +117,7 @@ _NONE_IF = {
     "stop_words": [],
     "stop_token_ids": [],
 }
-_OWN = ("n", "seed", "bad_words", "logit_bias", "logprobs")
+_OWN = ("n", "seed", "bad_words", "logit_bias", "logprobs", *vllm_guides.KEYS)
 KNOWN = frozenset({*_FIELDS, *_OWN, *UNSERVED})
 
 
@@ -178,6 +176,11 @@ def _read_own(parameters: VllmParameters, given: Mapping[str, object]) -> None:
     if "logit_bias" in given and (bias := as_weights("logit_bias", given["logit_bias"])):
         engine["logit_bias_ids"] = [within("logit_bias", token, *_INT32) for token in bias]
         engine["logit_bias_weights"] = list(bias.values())
+    for key in vllm_guides.KEYS:
+        if key in given and (guide := vllm_guides.guide_inputs(key, given[key])):
+            if guide.keys() & engine.keys():
+                raise InvalidRequest(key, f"is another name of {vllm_guides.KEYS[0]}, only one may be given")
+            engine |= guide
     if "logprobs" in given:
         count = within("logprobs", as_int("logprobs", given["logprobs"]), 0, _INT32[1])
         parameters.logprobs = count

@@ -127,6 +127,8 @@ def test_word_lists_bias_and_penalties_have_their_effect(client: Client, referen
     assert tokens() == plain
     assert tokens(stop_words_list=[plain[1:3], [2, -1]]) == plain[:3]
     assert plain[0] not in tokens(bad_words_list=[plain[:1], [1]])
+    guided = tokens(guided_decoding_guide_type="regex", guided_decoding_guide=" Rome| Lyon")
+    assert reference.text(FRANCE, guided) in (" Rome", " Lyon")
     bias = np.zeros(49152, np.float32)
     bias[100] = 1000.0
     assert tokens(embedding_bias=bias) == [100] * 6

@@ -113,6 +113,7 @@ EFFECTS: list[Fields] = [
     {"stop_token_ids": [7042]},
     {"max_tokens": 5},
     {"temperature": 1.5, "seed": 11},
+    {"structured_outputs": {"choice": [" Rome", " Lyon"]}},
 ]
 
 
@@ -126,6 +127,8 @@ def test_every_sampling_parameter_that_is_taken_changes_the_text(
     assert other.text() != plain
     if "bad_words" in changed:
         assert "Paris" not in other.text()
+    if "structured_outputs" in changed:
+        assert other.text().removeprefix(FRANCE) in (" Rome", " Lyon")
 
 
 @pytest.mark.nightly

@@ -111,3 +111,51 @@ def test_the_keys_are_those_of_vllms_own_class_but_for_ours_and_its_backends() -
         "allowed_token_ids", "extra_args", "bad_words",
     }  # fmt: skip
     assert vllm <= KNOWN
+
+
+@pytest.mark.parametrize("key", ["structured_outputs", "guided_decoding"])
+@pytest.mark.parametrize(
+    ("wish", "kind", "guide"),
+    [
+        ({"json": {"type": "object"}}, b"json_schema", b'{"type": "object"}'),
+        ({"json": '{"type": "array"}'}, b"json_schema", b'{"type": "array"}'),
+        ({"regex": "a+", "json": None}, b"regex", b"a+"),
+        ({"choice": ["yes", "no.", "a b"]}, b"regex", rb"yes|no\.|a\ b"),
+        ({"grammar": 'root ::= "a"'}, b"ebnf_grammar", b'root ::= "a"'),
+        ({"json_object": True, "disable_fallback": False}, b"json", None),
+    ],
+)
+def test_structured_outputs_are_a_guide_as_an_object_and_as_a_string(
+    key: str, wish: dict[str, object], kind: bytes, guide: bytes | None
+) -> None:
+    for value in (wish, json.dumps(wish)):
+        engine = read(**{key: value}).engine
+        assert engine["guided_decoding_guide_type"] == kind
+        assert engine.get("guided_decoding_guide") == guide
+    for nothing in ("", "null", {}, {"json_object": False}):
+        assert read(**{key: nothing}) == read()
+
+
+@pytest.mark.parametrize(
+    ("wish", "message"),
+    [
+        ("{", "structured_outputs: is not valid JSON"),
+        ([1], "structured_outputs: is not a JSON object"),
+        ({"structural_tag": "x"}, "structured_outputs.structural_tag: is not supported, allowed are json, json_object"),
+        ({"json": {"type": "object"}, "regex": "a"}, "structured_outputs: json and regex are given, only one may be"),
+        ({"json": ""}, "structured_outputs.json: is neither"),
+        ({"regex": 5}, "structured_outputs.regex: is not a string, or is empty"),
+        ({"regex": "\ud800"}, "structured_outputs.regex: not valid Unicode at character 0"),
+        ({"choice": "yes"}, "structured_outputs.choice: is not a list of strings"),
+        ({"choice": []}, "structured_outputs.choice: is not a list of strings"),
+        ({"json_object": 7}, "structured_outputs.json_object: 7 is neither true nor false"),
+    ],
+)
+def test_a_bad_structured_output_is_refused_with_its_key(wish: object, message: str) -> None:
+    with pytest.raises(InvalidRequest, match=message):
+        read(structured_outputs=wish)
+
+
+def test_structured_outputs_have_two_names_but_one_value() -> None:
+    with pytest.raises(InvalidRequest, match="guided_decoding: is another name of structured_outputs"):
+        read(structured_outputs={"regex": "a"}, guided_decoding={"regex": "a"})
