@@ -59,15 +59,14 @@ class Series(NamedTuple):
     value: float
 
 
-def series_of(family: Family, source: Source) -> Iterator[Series]:
-    """The lines that a family has on the page."""
-    for values, value in family.read(source):
-        labels = tuple(zip(family.labels, values, strict=True))
-        if not isinstance(value, Reading):
-            yield Series(family.name, family.kind, family.meaning, labels, value)
-            continue
-        for le, count in value.cumulative():
-            name = f"{family.name}_bucket"
-            yield Series(name, Kind.COUNTER, family.meaning, (*labels, ("le", le)), count)
-        yield Series(f"{family.name}_sum", Kind.COUNTER, family.meaning, labels, value.sum)
-        yield Series(f"{family.name}_count", Kind.COUNTER, family.meaning, labels, value.total)
+def series_of(family: Family, values: tuple[str, ...], value: Value) -> Iterator[Series]:
+    """The lines on the page that one value read of a family makes. values: of the family's labels."""
+    labels = tuple(zip(family.labels, values, strict=True))
+    if not isinstance(value, Reading):
+        yield Series(family.name, family.kind, family.meaning, labels, value)
+        return
+    for le, count in value.cumulative():
+        name = f"{family.name}_bucket"
+        yield Series(name, Kind.COUNTER, family.meaning, (*labels, ("le", le)), count)
+    yield Series(f"{family.name}_sum", Kind.COUNTER, family.meaning, labels, value.sum)
+    yield Series(f"{family.name}_count", Kind.COUNTER, family.meaning, labels, value.total)

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Sequence
 from typing import Protocol
 
-from backend.serving.metrics.family import Family, Kind, Labels, Series, Source, series_of
+from backend.serving.metrics.family import Family, Kind, Labels, Series, Source, Value, series_of
 
 _log = logging.getLogger(__name__)
 _LONGEST_END_SECONDS = 5.0
@@ -50,6 +50,7 @@ class Publisher:
         self._interval = interval
         self._metrics: dict[tuple[str, Labels], Metric] = {}
         self._published: dict[tuple[str, Labels], float] = {}
+        self._read: dict[tuple[str, tuple[str, ...]], Value] = {}  # so that what stands still costs one comparison
         self._gauges: set[tuple[str, Labels]] = set()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="metrics", daemon=True)
@@ -72,8 +73,12 @@ class Publisher:
     def publish(self) -> None:
         """Publish what has changed since the last time. Not for two threads at a time."""
         for family in self._families:
-            for series in series_of(family, self._source):
-                self._update(series)
+            for values, value in family.read(self._source):
+                key = family.name, values
+                if self._read.get(key) != value:
+                    for series in series_of(family, values, value):
+                        self._update(series)
+                    self._read[key] = value
 
     def _update(self, series: Series) -> None:
         key = series.family, series.labels

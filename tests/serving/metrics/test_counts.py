@@ -10,17 +10,21 @@ from backend.request import FinishReason, Sequence
 from backend.serving.metrics.alias_families import ALIAS_FAMILIES
 from backend.serving.metrics.counts import EngineCounts, RequestCounts
 from backend.serving.metrics.engine_families import ENGINE_FAMILIES
-from backend.serving.metrics.family import Kind, Source, series_of
+from backend.serving.metrics.family import Family, Kind, Series, Source, series_of
 from tests.engine.engines import request
 from tests.scheduler.lab import ALWAYS_SWAP, Lab
 
 Figures = dict[tuple[str, ...], float]
 
 
+def all_series(family: Family, source: Source) -> list[Series]:
+    return [series for values, value in family.read(source) for series in series_of(family, values, value)]
+
+
 def figures(counts: EngineCounts, lab: Lab | None = None) -> Figures:
     """(family, label values ...) -> value, where that is not 0."""
     source = Source(counts, (lab or Lab()).scheduler, lambda: (lab or Lab()).scheduler.num_waiting)
-    made = [s for family in ENGINE_FAMILIES + ALIAS_FAMILIES for s in series_of(family, source)]
+    made = [s for family in ENGINE_FAMILIES + ALIAS_FAMILIES for s in all_series(family, source)]
     return {(s.family, *(value for _, value in s.labels)): s.value for s in made if s.value}
 
 
@@ -138,7 +142,7 @@ def test_the_integrity_check_fires_on_a_wrong_count(spoil: Callable[[Lab], None]
 def test_every_series_has_all_labels_of_its_family_and_no_label_twice() -> None:
     source = Source(EngineCounts(), Lab().scheduler, lambda: 0)
     for family in ENGINE_FAMILIES + ALIAS_FAMILIES:
-        made = list(series_of(family, source))
+        made = all_series(family, source)
         assert made, family.name
         assert len({(s.family, s.labels) for s in made}) == len(made)
         for series in made:

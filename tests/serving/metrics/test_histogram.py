@@ -53,7 +53,7 @@ def test_lengths_are_counted_by_one_two_five() -> None:
 def test_a_histogram_becomes_the_series_that_prometheus_keeps_of_one() -> None:
     reading = filled((0.25, 1000000), 0.1, 0.2, 7.0).read()
     family = Family("seconds", Kind.HISTOGRAM, ("level",), "Why.", lambda source: [(("2",), reading)])
-    made = [(s.family, s.labels, s.value) for s in series_of(family, source=None)]  # type: ignore[arg-type]
+    made = [(s.family, s.labels, s.value) for s in series_of(family, ("2",), reading)]
     level = ("level", "2")
     assert made == [
         ("seconds_bucket", (level, ("le", "0.25")), 2),
