@@ -114,6 +114,16 @@ class EngineConfig:
         "", lambda v: True, "a directory", "where a launcher says by files that the server is to end; empty = none"
     )
     step_trace_file: str = _knob("", lambda v: True, "a file name", "one JSON line per step is appended; empty = none")
+    metrics: bool = _knob(True, lambda v: True, "true or false", "values of the engine in the server's metrics")
+    metrics_aliases: bool = _knob(
+        True, lambda v: True, "true or false", "the same values under TensorRT-LLM's and vLLM's names, too"
+    )
+    metrics_interval_ms: float = _knob(
+        500.0,
+        lambda v: 10 <= v <= 60_000,
+        "milliseconds in [10, 60000]",
+        "how often changed values are handed to the server",
+    )
     log_level: str = _choice("info", LOG_LEVELS, "how much the engine says")
 
     def __post_init__(self) -> None:

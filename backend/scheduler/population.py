@@ -20,14 +20,18 @@ from backend.scheduler.waiting_queue import WaitingQueue
 
 
 class Population:
-    """Owns the waiting queue, the running sets and the deadlines. Every change of a sequence's state is here."""
+    """Owns the waiting queue, the running sets and the deadlines. Every change of a sequence's state is here.
+
+    preemptions: (level, "swap" or "recompute") -> how many there were. num_paused: preempted sequences that wait.
+    """
 
     def __init__(self, settings: SchedulerSettings, residency: Residency) -> None:
         self.shares = FairShare(settings.input_weight, settings.output_weight)
         self.waiting = WaitingQueue(self.shares, settings.ageing_seconds)
         self.decoding: dict[int, Sequence] = {}
         self.prefilling: dict[int, Sequence] = {}
-        self.num_preemptions = 0
+        self.num_preemptions = self.num_paused = 0
+        self.preemptions: dict[tuple[int, str], int] = {}
         self._open: dict[int, Sequence] = {}
         self._residency = residency
         self._deadlines: list[tuple[float, int]] = []
@@ -62,6 +66,7 @@ class Population:
     def enter(self, sequence: Sequence) -> None:
         """A waiting sequence, which has been brought in, runs."""
         self.waiting.take(sequence)
+        self.num_paused -= sequence.num_preemptions > 0
         sequence.state = State.RUNNING
         self.shares.charge(sequence)
         self.prefilling[sequence.request.request_id] = sequence
@@ -83,11 +88,14 @@ class Population:
         self._leave_slot(sequence)
         # The cursor stands at the end while a launched step's token is not known; that token is still welcome.
         sequence.awaits_token = sequence.num_computed == sequence.num_tokens
-        self._residency.take_out(sequence, fence)
+        mode = "swap" if self._residency.take_out(sequence, fence) else "recompute"
         sequence.state = State.WAITING
         sequence.quiet_until = 0
         sequence.num_preemptions += 1
         self.num_preemptions += 1
+        self.num_paused += 1
+        kind = sequence.request.level, mode
+        self.preemptions[kind] = self.preemptions.get(kind, 0) + 1
         self.waiting.push(sequence)
 
     def end(self, sequence: Sequence, reason: FinishReason, fence: int) -> bool:
@@ -100,6 +108,7 @@ class Population:
         sequence.finish_reason = reason
         if state is State.WAITING:
             self.waiting.discard()
+            self.num_paused -= sequence.num_preemptions > 0
         else:
             self._leave_slot(sequence)
         self._residency.release(sequence, fence)
@@ -130,4 +139,8 @@ class Population:
             raise PoolIntegrityError("a sequence takes tokens unseen beyond its length, or while it does not run")
         if set(self.decoding) & set(self.prefilling):
             raise PoolIntegrityError("a sequence both prefills and decodes")
+        if self.num_paused != sum(1 for s in waiting if s.num_preemptions):
+            raise PoolIntegrityError("the preempted sequences that wait are miscounted")
+        if self.num_preemptions != sum(self.preemptions.values()):
+            raise PoolIntegrityError("preemptions differ from their sum by level and mode")
         self._residency.check_integrity(self.running, waiting)

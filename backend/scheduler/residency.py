@@ -39,14 +39,17 @@ class Gain:
 
 
 class Residency:
-    """Owns block tables, prefix cache, host slots, and the reservations of sequences admitted to their end."""
+    """Owns block tables, prefix cache, host slots, and the reservations of sequences admitted to their end.
+
+    num_swapped: waiting sequences whose blocks lie in host memory.
+    """
 
     def __init__(self, settings: SchedulerSettings, pool: BlockPool, host: HostPool, costs: PreemptionCosts) -> None:
         self.pool = pool
         self.host = host
         self.tables = BlockTables(pool, settings.block_size)
         self.copies = BlockCopies([], [], [], [])
-        self.recomputed_tokens = self.swapped_blocks = self.hit_tokens = 0
+        self.recomputed_tokens = self.swapped_blocks = self.hit_tokens = self.num_swapped = 0
         self._block_size = settings.block_size
         self._costs = costs
         self._cache = PrefixCache(pool, settings.block_size) if settings.prefix_cache else None
@@ -144,6 +147,7 @@ class Residency:
         if sequence.host_slots:
             self.host.free(sequence.host_slots, fence)
             sequence.host_slots = []
+            self.num_swapped -= 1
         sequence.swapped_tokens = 0
 
     def grow(self, sequence: Sequence) -> None:
@@ -162,6 +166,7 @@ class Residency:
             self.copies.moved.append(sequence)
             self.copies.to_host.extend(zip(blocks, sequence.host_slots, strict=True))
             self.swapped_blocks += len(blocks)
+            self.num_swapped += 1
         else:
             self.recomputed_tokens += sequence.num_computed
         self._let_go(sequence, fence)
@@ -224,5 +229,7 @@ class Residency:
             raise PoolIntegrityError("the reservations differ from what the reserved sequences can still need")
         if any(s.blocks for s in waiting) or any(s.host_slots for s in running):
             raise PoolIntegrityError("a sequence holds memory of the wrong kind")
+        if self.num_swapped != sum(1 for s in waiting if s.host_slots):
+            raise PoolIntegrityError("the swapped-out sequences are miscounted")
         if set(self._pending) - set(running):
             raise PoolIntegrityError("a sequence that does not run is said to compute a prefix")

@@ -12,6 +12,7 @@ from backend.engine import Engine, StepFailedError
 from backend.errors import InvalidRequest
 from backend.request import FinishReason, Request, Sequence
 from backend.scheduler.plan import TokenOutput
+from backend.serving.metrics.counts import REFUSED, EngineCounts, RequestCounts
 from backend.serving.response_stream import ResponseStream
 from backend.serving.sender_pool import SenderPool
 
@@ -36,13 +37,14 @@ class _Open(NamedTuple):
 
     sequence: Sequence
     stream: ResponseStream
+    counts: RequestCounts
 
 
 class EngineThread:
     """Owns the engine while it runs. ``submit``, ``cancel`` and ``stop`` may be called from any thread.
 
     on_step: called after each step, in the engine's thread; it must be quick. on_death: called when the thread has
-    ended by a failure and everyone has been told.
+    ended by a failure and everyone has been told. counts: of requests; this thread adds to it.
     """
 
     def __init__(
@@ -51,11 +53,14 @@ class EngineThread:
         senders: SenderPool,
         on_step: Callable[[], None] = lambda: None,
         on_death: Callable[[], None] = lambda: None,
+        counts: EngineCounts | None = None,
     ) -> None:
         self._engine = engine
         self._senders = senders
         self._on_step = on_step
         self._on_death = on_death
+        self._counts = counts or EngineCounts()
+        self._now = 0.0
         self.beats = 0
         self.busy = False
         self._inbox: queue.SimpleQueue[_Arrival | _Cancel | _Stop] = queue.SimpleQueue()
@@ -85,6 +90,7 @@ class EngineThread:
             if not self._closed and not self._refusing:
                 self._inbox.put(_Arrival(request, stream))
                 return
+        self._counts.refuse(request.level)
         self._fail(request.request_id, stream, self._refusing or "the engine has stopped", "UNAVAILABLE")
 
     def refuse(self, why: str) -> None:
@@ -147,14 +153,17 @@ class EngineThread:
         elif command.request_id in self._open:
             sequence = self._open[command.request_id].sequence
             self._engine.cancel(sequence)
+            self._now = self._engine.clock()
             self._deliver((sequence, None))
 
     def _admit(self, arrival: _Arrival) -> None:
         try:
             sequence = self._engine.add(arrival.request)
             arrival.stream.follow(sequence)
-            self._open[arrival.request.request_id] = _Open(sequence, arrival.stream)
+            counts = self._counts.begin(sequence)
+            self._open[arrival.request.request_id] = _Open(sequence, arrival.stream, counts)
         except InvalidRequest as error:
+            self._counts.end_unbegun(arrival.request, REFUSED)
             self._fail(arrival.request.request_id, arrival.stream, str(error), "INVALID_ARG")
 
     def _wait_for_step(self) -> None:
@@ -170,6 +179,7 @@ class EngineThread:
         except StepFailedError as error:
             self._end_failed(error)
             return
+        self._now = self._engine.clock()
         for output in outputs:
             self._deliver(output)
         self._on_step()
@@ -182,21 +192,28 @@ class EngineThread:
             return  # cancelled between the step and now, and told so
         if token is not None:
             found.stream.deliver(token)
+            found.counts.token(self._now)
         if sequence.finish_reason is not None:
             if sequence.problem:
                 found.stream.fail(sequence.problem, "INVALID_ARG")
             found.stream.finish(sequence.finish_reason)
+            found.counts.end(sequence.finish_reason, self._now)
             del self._open[request_id]
         self._senders.submit(found.stream, request_id)
 
     def _end_failed(self, error: StepFailedError) -> None:
         _log.error("an engine step failed; %d sequences end with an error", len(error.sequences), exc_info=error)
+        self._now = self._engine.clock()
         for output in error.outputs:
             if output[0].finish_reason is not FinishReason.ERROR:
                 self._deliver(output)
         for sequence in error.sequences:
             request_id = sequence.request.request_id
-            self._fail(request_id, self._open.pop(request_id).stream, "the engine step failed", "INTERNAL")
+            self._fail_open(self._open.pop(request_id), "the engine step failed", "INTERNAL")
+
+    def _fail_open(self, found: _Open, message: str, code: str) -> None:
+        found.counts.end(FinishReason.ERROR, self._engine.clock())
+        self._fail(found.sequence.request.request_id, found.stream, message, code)
 
     def _fail(self, key: int, stream: ResponseStream, message: str, code: str) -> None:
         stream.fail(message, code)
@@ -209,7 +226,8 @@ class EngineThread:
         while not self._inbox.empty():
             command = self._inbox.get()
             if isinstance(command, _Arrival):
+                self._counts.end_unbegun(command.request, FinishReason.ERROR.value)
                 self._fail(command.request.request_id, command.stream, message, code)
-        for key, found in list(self._open.items()):
-            self._fail(key, found.stream, message, code)
+        for found in list(self._open.values()):
+            self._fail_open(found, message, code)
         self._open.clear()

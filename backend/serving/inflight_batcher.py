@@ -25,6 +25,12 @@ from backend.serving.gate import Gate
 from backend.serving.guide_workers import GuideWorkers
 from backend.serving.guided_inputs import GuideText
 from backend.serving.inputs import Inputs
+from backend.serving.metrics.alias_families import ALIAS_FAMILIES
+from backend.serving.metrics.counts import EngineCounts
+from backend.serving.metrics.engine_families import ENGINE_FAMILIES
+from backend.serving.metrics.family import Source
+from backend.serving.metrics.publisher import Publisher
+from backend.serving.metrics.server_page import ServerPage
 from backend.serving.open_requests import OpenRequests
 from backend.serving.request_parser import SHOWN_NAMES, ParsedRequest, RequestParser
 from backend.serving.response_stream import Failure, ResponseStream
@@ -65,7 +71,9 @@ class InflightBatcher:
         self._scheduler = loaded.engine.scheduler
         self._clock = loaded.engine.clock
         self._numbers = itertools.count(1)  # of requests: both their id and their arrival order
-        self._start(config, loaded, compiler)
+        self._counts = EngineCounts(config.priority_levels, loaded.max_seq_len)
+        loaded.engine.watch = self._counts.watching(loaded.engine.watch)
+        self._start(config, loaded, compiler, ServerPage(args["model_name"], args["model_version"]))
         _log.info(
             "%s: %d slots, pool of %d tokens, at most %d tokens per request",
             loaded.model.architecture,
@@ -74,9 +82,17 @@ class InflightBatcher:
             loaded.max_seq_len,
         )
 
-    def _start(self, config: EngineConfig, loaded: LoadedEngine, compiler: GuideCompiler | None) -> None:
+    def _start(
+        self, config: EngineConfig, loaded: LoadedEngine, compiler: GuideCompiler | None, page: ServerPage
+    ) -> None:
         self._senders = SenderPool(config.sender_threads)
-        self._engine = EngineThread(loaded.engine, self._senders, lambda: self._gate.notify(), self._die)
+        self._engine = EngineThread(loaded.engine, self._senders, lambda: self._gate.notify(), self._die, self._counts)
+        self._publisher = Publisher(
+            (ENGINE_FAMILIES + (ALIAS_FAMILIES if config.metrics_aliases else ())) if config.metrics else (),
+            Source(self._counts, self._scheduler, lambda: self._engine.num_held),
+            page,
+            config.metrics_interval_ms / 1e3,
+        )
         self._watchdog = Watchdog(
             beats=lambda: self._engine.beats,
             busy=lambda: self._engine.busy,
@@ -101,6 +117,7 @@ class InflightBatcher:
         self._engine.start()
         self._watchdog.start()
         self._drain.start()
+        self._publisher.start()
 
     def _refuse_from_now_on(self) -> None:
         self._engine.refuse("the server is shutting down")
@@ -125,16 +142,20 @@ class InflightBatcher:
                 _refuse(request, Failure(str(error), "INVALID_ARG"))
             except Exception:
                 _log.exception("a request could not be taken in")
+                self._counts.refuse(None)
                 _refuse(request, Failure("the request could not be taken in", "INTERNAL"))
 
     def _take(self, request: Any) -> bool:
         """Submit a request, or carry out a stop; True if the engine has one more to hold."""
-        inputs = read_inputs(request, SHOWN_NAMES)
-        if inputs.boolean("stop", False):
+        with self._counts.refusals(None):
+            inputs = read_inputs(request, SHOWN_NAMES)
+            stops = inputs.boolean("stop", False)
+            parsed = None if stops else self._parser.parse(inputs, request.parameters())
+        if parsed is None:
             self._stop(inputs, request.request_id())
             request.get_response_sender().send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
             return False
-        self._submit(request, self._parser.parse(inputs, request.parameters()))
+        self._submit(request, parsed)
         return True
 
     def _stop(self, inputs: Inputs, client_id: str) -> None:
@@ -162,7 +183,9 @@ class InflightBatcher:
             tenant=parsed.tenant,
             salt=parsed.salt,
         )
-        self._scheduler.check_fits(first)
+        with self._counts.refusals(parsed.level):
+            self._scheduler.check_fits(first)
+        self._counts.sequences.observe(parsed.num_sequences)
         if parsed.announce:
             way_back.announce(numbers[0])
         streams = {number: self._stream(way_back.member(n, number), parsed) for n, number in enumerate(numbers)}
@@ -212,6 +235,7 @@ class InflightBatcher:
         self._engine.stop()
         self._requests.close()
         self._senders.stop()
+        self._publisher.close()
 
 
 def _sibling(first: Request, index: int, number: int, stream: ResponseStream) -> Request:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import tritonclient.grpc as grpcclient
 
+from tests.metrics_page import Page
 from tests.server_fixture import RunningServer
 from tests.triton_client import ask, ask_all, tensors
 
@@ -25,7 +26,7 @@ def trace_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def server(smollm2_dir: Path, trace_file: Path) -> Iterator[RunningServer]:
-    parameter = {"step_trace_file": trace_file, "cancel_poll_ms": 5}
+    parameter = {"step_trace_file": trace_file, "cancel_poll_ms": 5, "metrics": "false"}
     yield from RunningServer.fixture(smollm2_dir, max_batch_size=4, parameter=parameter)
 
 
@@ -144,3 +145,10 @@ def check_alive(server: RunningServer) -> None:
     """The next request is answered, and right; the engine checks its pool whenever it runs empty."""
     answer = ask(server.grpc_url, text_input="The capital of France is", max_tokens=2, exclude_input_in_output=True)
     assert (answer.error, answer.text) == ("", " Paris.")
+
+
+def test_an_engine_whose_metrics_are_off_has_none_on_the_page(server: RunningServer) -> None:
+    check_alive(server)
+    page = Page.of(server)
+    assert "nv_inference_request_success" in page.names
+    assert not any(name.startswith(("inflight_", "vllm:", "nv_trt_llm_", "nv_llm_")) for name in page.names)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import tritonclient.grpc as grpcclient
 
+from tests.metrics_page import Page, settled
 from tests.server_fixture import RunningServer
 from tests.triton_client import Answer, ask, in_background, tensors
 
@@ -55,7 +56,16 @@ def test_sigterm_lets_open_streams_finish_and_refuses_new_requests(smollm2_dir: 
 
 @pytest.fixture(scope="module")
 def controlled(smollm2_dir: Path) -> Iterator[RunningServer]:
-    yield from RunningServer.fixture(smollm2_dir, max_batch_size=32, model_control=True)
+    parameter = {"metrics_aliases": "false", "metrics_interval_ms": 20}
+    yield from RunningServer.fixture(smollm2_dir, max_batch_size=32, model_control=True, parameter=parameter)
+
+
+def our_families(page: Page) -> set[str]:
+    return {name for name in page.names if name.startswith(("inflight_", "vllm:", "nv_trt_llm_", "nv_llm_"))}
+
+
+def num_ended(page: Page) -> float:
+    return page.value("inflight_requests_total")
 
 
 @pytest.mark.parametrize(
@@ -76,11 +86,15 @@ def test_the_engine_is_unloaded_and_loaded_again_while_streams_are_open(
             for thread, answers in opened:
                 thread.join()
                 assert (answers[0].error, answers[0].num_output) == ("", 30)
+            assert settled(controlled, our_families, set()) == set(), "its metrics go with the model"
             client.load_model(ENGINE)
+            assert num_ended(Page.of(controlled)) == 0
+            assert all(name.startswith("inflight_") for name in our_families(Page.of(controlled))), "no aliases"
             answer = ask(
                 controlled.grpc_url, text_input="The capital of France is", max_tokens=2, exclude_input_in_output=True
             )
             assert (answer.error, answer.text) == ("", " Paris.")
+            assert settled(controlled, num_ended, 1) == 1
     assert controlled.process.poll() is None
 
 
