@@ -14,7 +14,7 @@ from tests.metrics_page import Page, settled
 from tests.server_fixture import RunningServer
 from tests.triton_client import Answer, ask, collect, in_background
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.nightly]
 ENGINE = "inflight_batcher"
 SLOTS, POOL_BLOCKS, BLOCK = 2, 128, 16
 FRANCE = {"text_input": "The capital of France is", "stream": True}
