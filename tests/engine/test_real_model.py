@@ -107,7 +107,9 @@ def check(
 
 
 @SAMPLING
-@pytest.mark.parametrize("at", [0, 1, BLOCK - 1, BLOCK, BLOCK + 1])
+@pytest.mark.parametrize(
+    "at", [0, BLOCK, *(pytest.param(at, marks=pytest.mark.nightly) for at in (1, BLOCK - 1, BLOCK + 1))]
+)
 def test_preempted_at_an_output_token(
     engine: Engine, undisturbed: Undisturbed, reference: Reference, at: int, sampling: dict
 ) -> None:

@@ -14,7 +14,7 @@ from schemathesis.checks import not_a_server_error
 from tests.gateway.gateway_process import Gateway
 
 pytestmark = pytest.mark.server
-EXAMPLES = 2000 if os.environ.get("TESTS_NIGHTLY") else 40
+EXAMPLES = 2000 if os.environ.get("TESTS_NIGHTLY") else 15
 MODEL = "SmolLM2-135M-Instruct"
 
 
