@@ -17,9 +17,11 @@ class Compiler:
 
     def __init__(self) -> None:
         self.go = threading.Event()
+        self.begun: list[str] = []
         self.compiled: list[str] = []
 
     def compile(self, kind: str, text: str) -> Guide:
+        self.begun.append(text)
         assert self.go.wait(10)
         self.compiled.append(text)
         if text == "bad":
@@ -91,6 +93,8 @@ def test_a_request_cancelled_meanwhile_is_cancelled_once_the_engine_has_it(compi
 def test_at_the_end_those_behind_the_guides_under_way_get_an_error(compiler: Compiler, asked: Asked) -> None:
     for number, text in enumerate("abc"):
         asked.submit(text, number)
+    while len(compiler.begun) < 2:
+        time.sleep(0.001)
     closing = threading.Thread(target=asked.workers.close)
     closing.start()
     while not asked.workers._closing:
