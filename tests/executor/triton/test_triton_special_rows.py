@@ -43,7 +43,8 @@ def test_the_texts_are_the_cpu_executors_beside_each_other_and_a_plain_one(ahead
     assert all(text != plain for text in texts[:4])
 
 
-@pytest.mark.parametrize(("host_slots", "mode"), [(6, "swap"), pytest.param(0, "recompute", marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize(("host_slots", "mode"), [(6, "swap"), (0, "recompute")])
 def test_preempted_sequences_keep_their_counts_and_words(host_slots: int, mode: str) -> None:
     """Seven blocks of four tokens for three sequences that come to hold four each."""
     requests = asked(9)[:2] + asked(9)[3:]
@@ -75,6 +76,7 @@ def test_details_are_the_cpu_executors() -> None:
         assert len(one.logits or b"") == len(other.logits or b"") == 4 * config.vocab_size
 
 
+@pytest.mark.nightly
 def test_the_comparison_sees_a_history_that_misses_tokens() -> None:
     """The detector: without the token drawn last, penalties count too little."""
     requests = [request(prompt(6, 2), 8, frequency_penalty=2.0)]

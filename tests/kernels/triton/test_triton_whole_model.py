@@ -35,7 +35,8 @@ def logits(
     return torch.cat(found)
 
 
-@pytest.mark.parametrize("qk_norm", [True, pytest.param(False, marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("qk_norm", [True, False])
 def test_a_small_model_gives_the_references_logits(qk_norm: bool) -> None:
     torch.manual_seed(0)
     config = make_config(TOY, qk_norm)
