@@ -46,6 +46,11 @@ class Lab:
         self.sequences.append(sequence)
         return sequence
 
+    def say_preempted(self, waiting: Sequence, times: int) -> None:
+        """Make a waiting sequence one that has been preempted so often."""
+        self.scheduler.population.num_paused += (times > 0) - (waiting.num_preemptions > 0)
+        waiting.num_preemptions = times
+
     def step(self) -> StepPlan:
         """Plan, compute and commit one step; ``outputs`` is what it brought."""
         self.outputs = [(s, None) for s in self.scheduler.expire(self.now)]

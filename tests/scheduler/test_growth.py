@@ -103,7 +103,7 @@ def crowd_with_a_capped_one(oldest_level: int, grower_level: int, often: int) ->
     oldest = lab.add(2, 3, oldest_level)
     grower = lab.add(4, 4, grower_level)
     capped = lab.add(4, 4, 2)
-    capped.num_preemptions = often
+    lab.say_preempted(capped, often)
     filler = lab.add(3, 2, 3)
     lab.step()
     return lab, [oldest, grower, capped, filler]
@@ -123,7 +123,7 @@ def test_at_the_cap_a_sequence_waits_until_its_end_fits() -> None:
     first = lab.add(17, 4)  # five blocks
     lab.step()
     capped = lab.add(5, 9)  # two blocks now, four to its end
-    capped.num_preemptions = 1
+    lab.say_preempted(capped, 1)
     lab.step()
     assert capped.state is State.WAITING
     while first.state is not State.FINISHED:
@@ -162,7 +162,7 @@ def test_the_cap_does_not_protect_from_a_more_urgent_level() -> None:
 def test_the_oldest_of_all_takes_a_capped_one_as_a_last_resort() -> None:
     lab = Lab(blocks=3, preemption_cap=1)
     grower, capped = lab.add(4, 4), lab.add(4, 4)
-    capped.num_preemptions = 1
+    lab.say_preempted(capped, 1)
     lab.steps(2)
     assert untouched(grower)
     assert capped.num_preemptions == 2
