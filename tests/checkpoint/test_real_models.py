@@ -73,5 +73,6 @@ def test_smollm2s_weights_are_those_that_transformers_reads(smollm2_dir, tmp_pat
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_gemma3s_weights_are_those_that_transformers_reads(gemma3_gguf, gemma3_dir):
     assert_same_weights(gemma3_gguf, gemma3_dir)

@@ -84,6 +84,7 @@ def test_a_prompt_beyond_the_limit_is_refused_at_once_with_the_numbers_and_the_n
     probe(server)
 
 
+@pytest.mark.nightly
 def test_a_prompt_beyond_the_pool_is_refused_with_the_numbers(smollm2_dir: Path) -> None:
     with RunningServer.start(smollm2_dir, kv_cache_tokens=256) as small:
         answer = ask(small.grpc_url, text_input="river " * 300, max_tokens=10)
@@ -185,6 +186,7 @@ def test_every_way_to_end_has_one_final_marker_or_one_error_and_nothing_after_it
         assert responses.empty()
 
 
+@pytest.mark.nightly
 def test_a_hundred_streams_one_after_the_other_on_one_connection_all_end(server: RunningServer) -> None:
     ended: queue.SimpleQueue[str] = queue.SimpleQueue()
 

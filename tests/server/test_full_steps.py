@@ -12,7 +12,7 @@ import pytest
 from tests.server_fixture import RunningServer
 from tests.triton_client import ask, ask_all
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.nightly]
 REPOSITORY = Path(__file__).resolve().parents[2] / "model_repository"
 QUEUE = "priority_levels: 3 default_priority_level: 2"
 BOUND = f"{QUEUE} default_queue_policy {{ max_queue_size: 1 timeout_action: REJECT }}"
