@@ -28,6 +28,7 @@ def refusal(repository: Path, model: Path, changed: str, old: str, new: str) -> 
     return done.stderr.splitlines()[-1]
 
 
+@pytest.mark.nightly
 def test_two_instances_of_the_engine_are_refused_as_each_would_load_the_model_again(
     tmp_path: Path, smollm2_dir: Path
 ) -> None:
