@@ -1,9 +1,12 @@
 """Small engines on the oracle model, for tests."""
 
 import itertools
+from pathlib import Path
 from typing import Any
 
+from backend.config import EngineConfig
 from backend.engine import Engine
+from backend.engine_builder import build_engine
 from backend.kv.block_pool import BlockPool
 from backend.kv.host_pool import HostPool
 from backend.request import FinishReason, Request, Sequence
@@ -49,6 +52,23 @@ def oracle_engine(
     scheduler = Scheduler(made, BlockPool(blocks + 1), HostPool(host_slots), costs)
     executor = OracleExecutor(blocks + 1, BLOCK, host_slots)
     return Engine(scheduler, executor, overlap=overlap, ahead=ahead, clock=clock or Clock()), executor
+
+
+def small_engine(directory: Path, **knobs: Any) -> Engine:
+    """The real thing on a small model, in blocks and chunks small enough that a short prompt has several."""
+    config = EngineConfig(
+        model_dir=str(directory),
+        **{
+            "max_num_tokens": 16,
+            "tokens_per_block": 8,
+            "max_tokens_in_paged_kv_cache": 1024,
+            "max_step_ms": 0.0,
+            "weight_precision": "float32",
+            "num_threads": 1,
+            **knobs,
+        },
+    )
+    return build_engine(config, progress=False).engine
 
 
 def request(prompt: int | tuple[int, ...], max_tokens: int, level: int = 2, **fields: Any) -> Request:

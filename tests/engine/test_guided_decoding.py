@@ -16,15 +16,13 @@ import pytest
 import torch
 import transformers
 
-from backend.config import EngineConfig
 from backend.engine import Engine
-from backend.engine_builder import build_engine
 from backend.guide import Guide
 from backend.logit_bias import LogitBias
 from backend.request import FinishReason, Sequence
 from backend.text.guided_decoding import GuideCompiler
 from backend.text.token_bytes import TokenBytes
-from tests.engine.engines import idle, request
+from tests.engine.engines import idle, request, small_engine
 
 VOCAB, EOS = 49152, 2
 PROMPT = tuple((7919 * n * n + 31 * n + 5) % VOCAB for n in range(19))
@@ -71,25 +69,9 @@ def table(directory: Path) -> TokenBytes:
     return TokenBytes.from_directory(directory)
 
 
-def make_engine(directory: Path, **knobs: Any) -> Engine:
-    config = EngineConfig(
-        model_dir=str(directory),
-        **{
-            "max_num_tokens": 16,
-            "tokens_per_block": 8,
-            "max_tokens_in_paged_kv_cache": 1024,
-            "max_step_ms": 0.0,
-            "weight_precision": "float32",
-            "num_threads": 1,
-            **knobs,
-        },
-    )
-    return build_engine(config, progress=False).engine
-
-
 @pytest.fixture(scope="module")
 def wide(directory: Path) -> Iterator[Engine]:
-    engine = make_engine(directory, max_batch_size=12, batch_invariant=True)
+    engine = small_engine(directory, max_batch_size=12, batch_invariant=True)
     yield engine
     engine.close()
 
@@ -98,7 +80,7 @@ def wide(directory: Path) -> Iterator[Engine]:
 def narrow(request: pytest.FixtureRequest, directory: Path) -> Iterator[Engine]:
     """One slot, which each urgent request takes."""
     host = 1 << 24 if request.param == "swap" else 0
-    engine = make_engine(
+    engine = small_engine(
         directory,
         max_batch_size=1,
         enable_kv_cache_reuse=False,

@@ -3,18 +3,15 @@ and the same again whatever happens to the sequence."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from backend.config import EngineConfig
 from backend.engine import Engine
-from backend.engine_builder import build_engine
 from backend.logit_bias import LogitBias
 from backend.request import FinishReason, Sequence
-from tests.engine.engines import idle, request
+from tests.engine.engines import idle, request, small_engine
 from tests.model.tiny_models import Saved, save_tiny
 
 PROMPT = tuple((7 * n * n + 3 * n + 5) % 101 for n in range(19))
@@ -27,25 +24,9 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Saved:
     return save_tiny("llama-tied", tmp_path_factory.mktemp("tiny"))
 
 
-def make_engine(directory: Path, **knobs: Any) -> Engine:
-    config = EngineConfig(
-        model_dir=str(directory),
-        **{
-            "max_num_tokens": 16,
-            "tokens_per_block": 8,
-            "max_tokens_in_paged_kv_cache": 1024,
-            "max_step_ms": 0.0,
-            "weight_precision": "float32",
-            "num_threads": 1,
-            **knobs,
-        },
-    )
-    return build_engine(config, progress=False).engine
-
-
 @pytest.fixture(scope="module")
 def wide(saved: Saved) -> Iterator[Engine]:
-    engine = make_engine(saved.path, max_batch_size=16)
+    engine = small_engine(saved.path, max_batch_size=16)
     yield engine
     engine.close()
 
@@ -54,7 +35,7 @@ def wide(saved: Saved) -> Iterator[Engine]:
 def narrow(request: pytest.FixtureRequest, saved: Saved) -> Iterator[Engine]:
     """One slot, which each urgent request takes."""
     host = 1 << 24 if request.param == "swap" else 0
-    engine = make_engine(
+    engine = small_engine(
         saved.path,
         max_batch_size=1,
         enable_kv_cache_reuse=False,
