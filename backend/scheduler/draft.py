@@ -12,6 +12,7 @@ from backend.scheduler.settings import SchedulerSettings
 from backend.scheduler.step_time import StepTime
 
 _ORDER = attrgetter("order")
+_WITH_DECODES = 1.5  # how much longer than of its decodes alone a step may be for prompts in it
 
 
 class StepDraft:
@@ -117,7 +118,8 @@ class StepDraft:
         if settings.target_step_seconds and any(s.request.level <= level for s in self.decodes):
             yield settings.target_step_seconds
         if settings.max_step_seconds and level > 1:
-            yield settings.max_step_seconds
+            decodes = self._step_time.predict(len(self.decodes)) if self.decodes else 0.0
+            yield max(settings.max_step_seconds, decodes * _WITH_DECODES)
         if any(chunk.sequence.request.level < level for chunk in self.chunks):
             urgent = self._planned - self._num_less_urgent_tokens(level)
             yield self._step_time.predict(urgent) * (1 + settings.ride_along)

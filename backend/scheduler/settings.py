@@ -22,7 +22,9 @@ class SchedulerSettings:
     ageing_seconds: a waiter moves up one level in order per so many seconds; 0 = never.
     target_step_seconds: prompt chunks are cut so that a step with decoding sequences stays within this; 0 = no target.
     max_step_seconds: prompt chunks of all but the most urgent level are cut so that a step stays within this, whatever
-        else is in it: a more urgent arrival has to wait for a step to end. 0 = no limit.
+        else is in it: a more urgent arrival has to wait for a step to end. Where the step's decodes alone take so long
+        that half as much again is more, within that: many streams take their time, and prompts are to get on beside
+        them. 0 = no limit.
     ride_along: share of a step's time by which less urgent prompts may lengthen it if it has a more urgent one's chunk.
     input_weight, output_weight: what a token costs its tenant's share.
     """

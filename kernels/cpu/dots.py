@@ -11,21 +11,15 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 from kernels.cpu.jit import inline
-from kernels.cpu.tile import WIDTH, at_element, empty_sums, floats_of, fused_multiply_add
+from kernels.cpu.tile import WIDTH, at_element, empty_sums, floats_of, fused_multiply_add, totalled
 
 MOST_ROWS = 4
 
-_I32, _I64, _F32 = ir.IntType(32), ir.IntType(64), ir.FloatType()
+_I64, _F32 = ir.IntType(64), ir.FloatType()
 
 
-def _total(builder: Any, vector: Any) -> Any:
-    """Sum of the lanes, by halves."""
-    width = WIDTH
-    while width > 1:
-        width //= 2
-        low, high = (ir.Constant(ir.VectorType(_I32, width), list(range(at, at + width))) for at in (0, width))
-        vector = builder.fadd(builder.shuffle_vector(vector, vector, low), builder.shuffle_vector(vector, vector, high))
-    return builder.extract_element(vector, ir.Constant(_I32, 0))
+def _add(builder: Any, a: Any, b: Any) -> Any:
+    return builder.fadd(a, b)
 
 
 def _emit(builder: Any, rows: int, arguments: list[Any]) -> None:
@@ -36,14 +30,15 @@ def _emit(builder: Any, rows: int, arguments: list[Any]) -> None:
         begin = builder.mul(vectors.index, size)
         with cgutils.for_range(builder, builder.udiv(size, ir.Constant(_I64, WIDTH)), intp=_I64) as pieces:
             at = builder.mul(pieces.index, ir.Constant(_I64, WIDTH))
-            of_y = floats_of(builder, y, builder.add(begin, at), False)
+            of_y = floats_of(builder, y, builder.add(begin, at))
             for row in range(rows):
                 index = builder.add(builder.mul(size, ir.Constant(_I64, row)), at)
-                of_x = floats_of(builder, x, index, False)
+                of_x = floats_of(builder, x, index)
                 builder.store(builder.call(fma, [of_x, of_y, builder.load(sums[row])]), sums[row])
         for row in range(rows):
             index = builder.add(builder.mul(stride, ir.Constant(_I64, row)), vectors.index)
-            builder.store(_total(builder, builder.load(sums[row])), at_element(builder, out, index, _F32, 4), align=4)
+            total = totalled(builder, builder.load(sums[row]), _add)
+            builder.store(total, at_element(builder, out, index, _F32, 4), align=4)
 
 
 def _make(rows: int) -> Any:

@@ -72,6 +72,9 @@ def _prefetch(builder: Any, values: list[Any]) -> Any:
 
 _floats_at = _instruction(_pointer(types.float32), [types.int64], lambda b, v: b.inttoptr(v[0], ir.PointerType(_F32)))
 _ints_at = _instruction(_pointer(types.int32), [types.int64], lambda b, v: b.inttoptr(v[0], ir.PointerType(_I32)))
+_shorts_at = _instruction(
+    _pointer(types.int16), [types.int64], lambda b, v: b.inttoptr(v[0], ir.PointerType(ir.IntType(16)))
+)
 _longs_at = _instruction(_pointer(types.int64), [types.int64], lambda b, v: _word(b, v[0]))
 
 float_of_bits = _instruction(types.float32, [types.int32], lambda b, v: b.bitcast(v[0], _F32))
@@ -99,6 +102,12 @@ def floats(address: int, count: int) -> Any:
 def ints(address: int, count: int) -> Any:
     """Int32 array ``[count]`` that lies at an address."""
     return numba.carray(_ints_at(address), (count,))
+
+
+@inline
+def shorts(address: int, count: int) -> Any:
+    """Int16 array ``[count]`` that lies at an address."""
+    return numba.carray(_shorts_at(address), (count,))
 
 
 @inline

@@ -9,7 +9,7 @@ Each sum adds its products in the order of ``k``, one after the other, so an ele
 how many rows or columns are computed beside it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from llvmlite import ir  # type: ignore[import-untyped]
@@ -24,13 +24,26 @@ PANELS = {1: 4, 2: 3, 3: 2}  # panels side by side where few rows would leave su
 
 _I64, _F32 = ir.IntType(64), ir.FloatType()
 _VECTOR = ir.VectorType(_F32, WIDTH)
-_NARROW = ir.VectorType(ir.IntType(8), WIDTH)
 
 
-def _splat(builder: Any, scalar: Any) -> Any:
-    """One float -> all lanes."""
-    lane = builder.insert_element(ir.Constant(_VECTOR, ir.Undefined), scalar, ir.Constant(ir.IntType(32), 0))
+def spread(builder: Any, scalar: Any, kind: Any) -> Any:
+    """One number -> all 16 lanes of a vector type."""
+    lane = builder.insert_element(ir.Constant(kind, ir.Undefined), scalar, ir.Constant(ir.IntType(32), 0))
     return builder.shuffle_vector(lane, lane, ir.Constant(ir.VectorType(ir.IntType(32), WIDTH), [0] * WIDTH))
+
+
+def totalled(builder: Any, vector: Any, combine: Callable[[Any, Any, Any], Any]) -> Any:
+    """All 16 lanes combined into one number, by halves."""
+    width = WIDTH
+    while width > 1:
+        width //= 2
+        low, high = (
+            ir.Constant(ir.VectorType(ir.IntType(32), width), list(range(at, at + width))) for at in (0, width)
+        )
+        vector = combine(
+            builder, builder.shuffle_vector(vector, vector, low), builder.shuffle_vector(vector, vector, high)
+        )
+    return builder.extract_element(vector, ir.Constant(ir.IntType(32), 0))
 
 
 def at_element(builder: Any, base: Any, index: Any, kind: Any, itemsize: int) -> Any:
@@ -39,12 +52,9 @@ def at_element(builder: Any, base: Any, index: Any, kind: Any, itemsize: int) ->
     return builder.inttoptr(address, ir.PointerType(kind))
 
 
-def floats_of(builder: Any, base: Any, index: Any, narrow: bool) -> Any:
-    """16 elements, float32 or int8, as 16 floats."""
-    if not narrow:
-        return builder.load(at_element(builder, base, index, _VECTOR, 4), align=4)
-    bytes_ = builder.load(at_element(builder, base, index, _NARROW, 1), align=1)
-    return builder.sitofp(builder.sext(bytes_, ir.VectorType(ir.IntType(32), WIDTH)), _VECTOR)
+def floats_of(builder: Any, base: Any, index: Any) -> Any:
+    """16 elements of float32."""
+    return builder.load(at_element(builder, base, index, _VECTOR, 4), align=4)
 
 
 def fused_multiply_add(module: Any) -> Any:
@@ -61,9 +71,9 @@ def empty_sums(builder: Any, cells: Iterable[Any]) -> dict[Any, Any]:
     return sums
 
 
-def _emit(builder: Any, rows: int, panels: int, narrow: bool, arguments: list[Any]) -> None:
+def _emit(builder: Any, rows: int, panels: int, arguments: list[Any]) -> None:
     """The loop over k, and the loads and stores around it."""
-    x, x_stride, w, w_stride, panel_stride, depth, out, out_stride, begun, scale = arguments
+    x, x_stride, w, w_stride, panel_stride, depth, out, out_stride, begun = arguments
     fma = fused_multiply_add(builder.module)
     cells = [(r, p) for r in range(rows) for p in range(panels)]
     sums = empty_sums(builder, cells)
@@ -78,56 +88,47 @@ def _emit(builder: Any, rows: int, panels: int, narrow: bool, arguments: list[An
     with cgutils.for_range(builder, depth, intp=_I64) as loop:
         at_k = builder.mul(w_stride, loop.index)
         of_w = [
-            floats_of(builder, w, builder.add(at_k, builder.mul(panel_stride, ir.Constant(_I64, p))), narrow)
+            floats_of(builder, w, builder.add(at_k, builder.mul(panel_stride, ir.Constant(_I64, p))))
             for p in range(panels)
         ]
         for r in range(rows):
             index = builder.add(builder.mul(x_stride, ir.Constant(_I64, r)), loop.index)
-            of_x = _splat(builder, builder.load(at_element(builder, x, index, _F32, 4), align=4))
+            of_x = spread(builder, builder.load(at_element(builder, x, index, _F32, 4), align=4), _VECTOR)
             for p in range(panels):
                 added = builder.call(fma, [of_x, of_w[p], builder.load(sums[r, p])])
                 builder.store(added, sums[r, p])
-    with builder.if_then(builder.icmp_signed("!=", scale, ir.Constant(_I64, 0))):
-        for p in range(panels):
-            factor = floats_of(builder, scale, ir.Constant(_I64, p * WIDTH), False)
-            for r in range(rows):
-                builder.store(builder.fmul(builder.load(sums[r, p]), factor), sums[r, p])
     for cell in cells:
         builder.store(builder.load(sums[cell]), place(*cell), align=4)
 
 
-def _function(module: Any, rows: int, panels: int, narrow: bool) -> Any:
+def _function(module: Any, rows: int, panels: int) -> Any:
     """The tile as a function of its own in a module: inlined at each use, the tiles took minutes to compile."""
-    name = f"tile_{rows}_{panels}_{'int8' if narrow else 'float32'}"
+    name = f"tile_{rows}_{panels}"
     if name in module.globals:
         return module.globals[name]
-    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [_I64] * 10), name)
+    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [_I64] * 9), name)
     function.linkage = "linkonce_odr"
     function.attributes.add("noinline")
     builder = ir.IRBuilder(function.append_basic_block("entry"))
-    _emit(builder, rows, panels, narrow, list(function.args))
+    _emit(builder, rows, panels, list(function.args))
     builder.ret_void()
     return function
 
 
-def _make(rows: int, panels: int, narrow: bool) -> Any:
+def _make(rows: int, panels: int) -> Any:
     # numba reads the number of parameters from the signature: those of _emit, in its order.
-    def typed(
-        _c: Any, _1: Any, _2: Any, _3: Any, _4: Any, _5: Any, _6: Any, _7: Any, _8: Any, _9: Any, _10: Any
-    ) -> Any:
+    def typed(_c: Any, _1: Any, _2: Any, _3: Any, _4: Any, _5: Any, _6: Any, _7: Any, _8: Any, _9: Any) -> Any:
         def generate(_target: Any, builder: Any, _signature: Any, arguments: list[Any]) -> Any:
-            builder.call(_function(builder.module, rows, panels, narrow), arguments)
+            builder.call(_function(builder.module, rows, panels), arguments)
             return ir.Constant(_I64, 0)
 
-        return types.int64(*[types.int64] * 10), generate
+        return types.int64(*[types.int64] * 9), generate
 
     return intrinsic(typed)
 
 
-_w1, _w2, _w3, _w4, _w5, _w6 = (_make(rows, 1, False) for rows in range(1, 7))
-_n1, _n2, _n3, _n4, _n5, _n6 = (_make(rows, 1, True) for rows in range(1, 7))
-_w14, _w23, _w32 = (_make(rows, panels, False) for rows, panels in PANELS.items())
-_n14, _n23, _n32 = (_make(rows, panels, True) for rows, panels in PANELS.items())
+_w1, _w2, _w3, _w4, _w5, _w6 = (_make(rows, 1) for rows in range(1, 7))
+_w14, _w23, _w32 = (_make(rows, panels) for rows, panels in PANELS.items())
 
 
 @inline
@@ -153,45 +154,20 @@ def tile(
         begun: not 0 where the sums go on from what ``out`` holds.
     """
     if rows == 6:
-        _w6(x, xs, w, ws, ps, depth, out, os, begun, 0)
+        _w6(x, xs, w, ws, ps, depth, out, os, begun)
     elif rows == 5:
-        _w5(x, xs, w, ws, ps, depth, out, os, begun, 0)
+        _w5(x, xs, w, ws, ps, depth, out, os, begun)
     elif rows == 4:
-        _w4(x, xs, w, ws, ps, depth, out, os, begun, 0)
+        _w4(x, xs, w, ws, ps, depth, out, os, begun)
     elif rows == 3 and panels == 2:
-        _w32(x, xs, w, ws, ps, depth, out, os, begun, 0)
+        _w32(x, xs, w, ws, ps, depth, out, os, begun)
     elif rows == 3:
-        _w3(x, xs, w, ws, ps, depth, out, os, begun, 0)
+        _w3(x, xs, w, ws, ps, depth, out, os, begun)
     elif rows == 2 and panels == 3:
-        _w23(x, xs, w, ws, ps, depth, out, os, begun, 0)
+        _w23(x, xs, w, ws, ps, depth, out, os, begun)
     elif rows == 2:
-        _w2(x, xs, w, ws, ps, depth, out, os, begun, 0)
+        _w2(x, xs, w, ws, ps, depth, out, os, begun)
     elif panels == 4:
-        _w14(x, xs, w, ws, ps, depth, out, os, begun, 0)
+        _w14(x, xs, w, ws, ps, depth, out, os, begun)
     else:
-        _w1(x, xs, w, ws, ps, depth, out, os, begun, 0)
-
-
-@inline
-def narrow_tile(
-    rows: int, panels: int, x: int, xs: int, w: int, ws: int, ps: int, depth: int, out: int, os: int, scale: int
-) -> None:
-    """As ``tile`` from empty sums, with ``w`` int8 and each sum multiplied by its column's float32 at ``scale``."""
-    if rows == 6:
-        _n6(x, xs, w, ws, ps, depth, out, os, 0, scale)
-    elif rows == 5:
-        _n5(x, xs, w, ws, ps, depth, out, os, 0, scale)
-    elif rows == 4:
-        _n4(x, xs, w, ws, ps, depth, out, os, 0, scale)
-    elif rows == 3 and panels == 2:
-        _n32(x, xs, w, ws, ps, depth, out, os, 0, scale)
-    elif rows == 3:
-        _n3(x, xs, w, ws, ps, depth, out, os, 0, scale)
-    elif rows == 2 and panels == 3:
-        _n23(x, xs, w, ws, ps, depth, out, os, 0, scale)
-    elif rows == 2:
-        _n2(x, xs, w, ws, ps, depth, out, os, 0, scale)
-    elif panels == 4:
-        _n14(x, xs, w, ws, ps, depth, out, os, 0, scale)
-    else:
-        _n1(x, xs, w, ws, ps, depth, out, os, 0, scale)
+        _w1(x, xs, w, ws, ps, depth, out, os, begun)

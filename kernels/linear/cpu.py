@@ -10,23 +10,25 @@ from torch import Tensor
 
 from kernels.cpu.arguments import rows_of
 from kernels.cpu.jit import Kernel, inline
-from kernels.cpu.memory import floats
 from kernels.cpu.team import Team, take_task
-from kernels.cpu.tile import MAX_ROWS, WIDTH, narrow_tile, panels_at_once, tile
+from kernels.cpu.tile import MAX_ROWS, WIDTH, panels_at_once, tile
+from kernels.linear.cpu_int8 import LAYOUT, linear_int8, scratch_words
+from kernels.linear.cpu_tasks import ROW_BLOCK, add_bias, panels_per_task
 
 PRECISIONS = ("float32", "int8")
-_ROW_BLOCK = 96  # rows of x that stay in the second-level cache while a group of panels goes over them
-_MAX_GROUP = 12  # panels of one task
-_LAYOUT = "12q"
 
 
 @dataclass(frozen=True, slots=True)
 class PackedLinear:
-    """A weight ``[out, in]`` cut into panels of 16 outputs, so that one input's 16 weights lie side by side."""
+    """A weight ``[out, in]`` cut into panels of 16 outputs, so that one input's 16 weights lie side by side.
 
-    panels: Tensor  # [ceil(out / 16), in, 16], float32 or int8; outputs past the last are 0
+    Of int8 weights, two inputs' 32: those of an output next to each other.
+    """
+
+    panels: Tensor  # float32 [ceil(out / 16), in, 16] or int8 [ceil(out / 16), ceil(in / 2), 16, 2]; 0 past the last
     scale: Tensor | None  # float32 [ceil(out / 16) * 16] of an int8 weight: what each output's integers are worth
     out_features: int
+    in_features: int
 
 
 def pack(weight: Tensor, precision: str) -> PackedLinear:
@@ -35,11 +37,13 @@ def pack(weight: Tensor, precision: str) -> PackedLinear:
     Each output has a scale of its own, its largest weight / 127; to the nearest integer, so the error is at most
     half a scale.
     """
+    out_features, in_features = weight.shape
     if precision == "float32":
-        return PackedLinear(_panels(weight.float()), None, weight.shape[0])
+        return PackedLinear(_panels(weight.float()), None, out_features, in_features)
     integers, scale = quantize(weight)
-    padding = -weight.shape[0] % WIDTH
-    return PackedLinear(_panels(integers), F.pad(scale, (0, padding)), weight.shape[0])
+    panels = _panels(F.pad(integers, (0, in_features % 2)))
+    pairs = panels.view(len(panels), -1, 2, WIDTH).transpose(2, 3).contiguous()
+    return PackedLinear(pairs, F.pad(scale, (0, -out_features % WIDTH)), out_features, in_features)
 
 
 def quantize(weight: Tensor) -> tuple[Tensor, Tensor]:
@@ -56,63 +60,53 @@ def _panels(weight: Tensor) -> Tensor:
 
 
 @inline
-def _columns(x: int, xs: int, w: int, depth: int, out: int, os: int, rows: int, panels: int, scale: int) -> None:
-    """Up to six rows by a run of panels; ``scale`` is 0 for float32 panels."""
+def _columns(x: int, xs: int, w: int, depth: int, out: int, os: int, rows: int, panels: int) -> None:
+    """Up to six rows by a run of panels."""
     panel = 0
     while panel < panels:
         count = panels_at_once(rows, panels - panel)
-        to, size = out + panel * WIDTH * 4, depth * WIDTH
-        if scale == 0:
-            tile(rows, count, x, xs, w + panel * size * 4, WIDTH, size, depth, to, os, 0)
-        else:
-            of_columns = scale + panel * WIDTH * 4
-            narrow_tile(rows, count, x, xs, w + panel * size, WIDTH, size, depth, to, os, of_columns)
+        size = depth * WIDTH
+        tile(rows, count, x, xs, w + panel * size * 4, WIDTH, size, depth, out + panel * WIDTH * 4, os, 0)
         panel += count
 
 
-@inline
-def _add_bias(out: int, stride: int, rows: int, bias: int, columns: int) -> None:
-    added = floats(bias, columns)
-    for row in range(rows):
-        sums = floats(out + row * stride * 4, columns)
-        for column in range(columns):
-            sums[column] += added[column]
-
-
-def _linear(arguments: Any, _member: int, _members: int) -> None:
+def _linear_float32(arguments: Any, _member: int, _members: int) -> None:
     """A task is a group of panels and a block of rows; neighbours in order share their rows."""
-    a = carray(arguments, (12,))
-    control, x, xs, rows, depth, w, panels, scale, bias, out, os, group = (
-        a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11],
+    a = carray(arguments, (11,))
+    control, x, xs, rows, depth, w, panels, bias, out, os, group = (
+        a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10],
     )  # fmt: skip
     groups = (panels + group - 1) // group
-    tasks = groups * ((rows + _ROW_BLOCK - 1) // _ROW_BLOCK)
+    tasks = groups * ((rows + ROW_BLOCK - 1) // ROW_BLOCK)
     task = take_task(control)
     while task < tasks:
         block, first = task // groups, task % groups * group
         count = min(group, panels - first)
-        weights = w + first * depth * WIDTH * (4 if scale == 0 else 1)
-        scales = 0 if scale == 0 else scale + first * WIDTH * 4
-        row, end = block * _ROW_BLOCK, min(rows, (block + 1) * _ROW_BLOCK)
+        row, end = block * ROW_BLOCK, min(rows, (block + 1) * ROW_BLOCK)
         while row < end:
             height = min(MAX_ROWS, end - row)
             to = out + (row * os + first * WIDTH) * 4
-            _columns(x + row * xs * 4, xs, weights, depth, to, os, height, count, scales)
+            _columns(x + row * xs * 4, xs, w + first * depth * WIDTH * 4, depth, to, os, height, count)
             if bias != 0:
-                _add_bias(to, os, height, bias + first * WIDTH * 4, count * WIDTH)
+                add_bias(to, os, height, bias + first * WIDTH * 4, count * WIDTH)
             row += height
         task = take_task(control)
 
 
 class CpuLinear:
-    """``kernels.linear.reference.linear`` over packed weights, each element summed in one order whatever the batch."""
+    """``kernels.linear.reference.linear`` over packed weights, each element summed in one order whatever the batch.
 
-    kernel = Kernel(_linear)
+    With int8 weights x is rounded as ``kernels.linear.reference.round_rows`` says.
+    """
+
+    _float32, _int8 = Kernel(_linear_float32), Kernel(linear_int8)
 
     def __init__(self, team: Team, precision: str) -> None:
         if precision not in PRECISIONS:
             raise ValueError(f"weight_precision {precision!r}: expected one of {', '.join(PRECISIONS)}")
         self._team, self._precision = team, precision
+        self._scratch = torch.empty(0, dtype=torch.int32)
+        (self._float32 if precision == "float32" else self._int8).compile()
 
     def pack(self, weight: Tensor) -> PackedLinear:
         """``pack`` in the precision of this set of operations."""
@@ -121,20 +115,28 @@ class CpuLinear:
     def __call__(self, x: Tensor, weight: PackedLinear, bias: Tensor | None) -> Tensor:
         """x float32 ``[T, in]`` -> float32 ``[T, out]``."""
         address, rows, stride = rows_of(x)
-        panels, depth, _ = weight.panels.shape
+        panels, depth = weight.panels.shape[0], weight.in_features
         if x.shape[1] != depth:
             raise ValueError(f"x has {x.shape[1]} columns, the weight {depth}")
+        if (weight.scale is None) != (self._precision == "float32"):
+            raise TypeError(f"the weight was not packed as {self._precision}")
         out = self._team.empty("linear", rows, panels * WIDTH)
         if bias is not None and bias.shape[0] % WIDTH:
             bias = F.pad(bias, (0, -bias.shape[0] % WIDTH))
             self._team.keep(bias)
-        self._team.run(
-            self.kernel, _LAYOUT, self._team.control, address, stride, rows, depth, weight.panels.data_ptr(), panels,
-            0 if weight.scale is None else weight.scale.data_ptr(), 0 if bias is None else bias.data_ptr(),
-            out.data_ptr(), panels * WIDTH, self._group(panels),
-        )  # fmt: skip
+        of_x = (self._team.control, address, stride, rows, depth, weight.panels.data_ptr(), panels)
+        of_bias = 0 if bias is None else bias.data_ptr()
+        to = (of_bias, out.data_ptr(), panels * WIDTH, panels_per_task(panels, self._team.num_threads))
+        if weight.scale is None:
+            self._team.run(self._float32, "11q", *of_x, *to)
+        else:
+            self._team.run(self._int8, LAYOUT, *of_x, weight.scale.data_ptr(), *to, *self._reserve(depth))
         return out if out.shape[1] == weight.out_features else out[:, : weight.out_features]
 
-    def _group(self, panels: int) -> int:
-        """Panels per task: enough tasks that no member waits long for another."""
-        return min(_MAX_GROUP, max(1, panels // (4 * self._team.num_threads)))
+    def _reserve(self, depth: int) -> tuple[int, int]:
+        """Memory for each member's rounded rows: its address and the words of one member."""
+        words = scratch_words(depth)
+        if self._scratch.numel() < words * self._team.num_threads:
+            self._scratch = torch.empty(words * self._team.num_threads, dtype=torch.int32)
+        self._team.keep(self._scratch)
+        return self._scratch.data_ptr(), words

@@ -1,5 +1,6 @@
 """The linear map in plain torch."""
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -22,3 +23,20 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         product of narrow types adds up in float32 already.
     """
     return F.linear(x, weight, bias)
+
+
+def round_rows(x: Tensor, largest: int) -> tuple[Tensor, Tensor]:
+    """The whole numbers by which an integer product takes float rows.
+
+    Args:
+        x: float ``[T, in]``.
+        largest: what the largest element of a row becomes; half of a step is the error at most.
+
+    Returns:
+        Whole numbers, float64 ``[T, in]``, and what one of them is worth, float64 ``[T, 1]``: NaN where a row is not
+        finite. A row of zeros is worth nothing.
+    """
+    wide = x.double()
+    scale = wide.abs().amax(dim=1, keepdim=True) / largest
+    scale = torch.where(wide.isfinite().all(dim=1, keepdim=True), scale, torch.nan)
+    return torch.round(wide / scale).nan_to_num(), scale

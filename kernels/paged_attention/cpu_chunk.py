@@ -5,6 +5,8 @@ into panels, then two matrix products with the softmax between (the loop order o
 section 3.1, with queries outside).
 """
 
+from typing import Any
+
 import numpy as np
 
 from kernels.cpu.jit import inline
@@ -15,7 +17,7 @@ from kernels.paged_attention.cpu_softmax import LOWEST, absorb, cap, scale
 
 
 @inline
-def _fetch_queries(p: Problem, task: Task, queries: int, group: int) -> None:
+def fetch_queries(p: Problem, task: Task, queries: int, group: int) -> None:
     """Row ``i * group + g`` is head ``g`` of the group of the task's query ``i``, scaled."""
     factor = np.float32(p.scale)
     for i in range(task.rows):
@@ -66,14 +68,20 @@ def _product(
 
 
 @inline
+def seen_of(p: Problem, task: Task, low: int, high: int, query: int) -> Any:
+    """Which of the keys from ``low`` on a task's query sees: from the first to before the end."""
+    # The task ends with the last key that its last row sees, so each row before sees one key less.
+    position = task.high - task.rows + query
+    first = 0 if p.window == 0 else max(0, position - p.window + 1 - low)
+    return first, max(first, min(high, position + 1) - low)
+
+
+@inline
 def _weigh(p: Problem, task: Task, low: int, high: int, scores: int, state: int, sums: int, group: int) -> None:
     """Each row's scores -> weights; 0 where the row sees no key."""
     rows, stride = task.rows * group, padded(p.size)
     for row in range(rows):
-        # The task ends with the last key that its last row sees, so each row before sees one key less.
-        position = task.high - task.rows + row // group
-        first = 0 if p.window == 0 else max(0, position - p.window + 1 - low)
-        end = max(first, min(high, position + 1) - low)
+        first, end = seen_of(p, task, low, high, row // group)
         weights, largest = scores + row * KEYS * 4, state + row * 4
         if first < end:
             seen = floats(weights + first * 4, end - first)
@@ -85,7 +93,8 @@ def _weigh(p: Problem, task: Task, low: int, high: int, scores: int, state: int,
 
 
 @inline
-def _store(p: Problem, task: Task, sums: int, total: int, group: int) -> None:
+def store_rows(p: Problem, task: Task, sums: int, total: int, group: int) -> None:
+    """Each row's sum over its total, to where its head's result belongs."""
     stride = padded(p.size)
     for row in range(task.rows * group):
         head = (task.row + row // group) * p.heads + task.head * group + row % group
@@ -108,7 +117,7 @@ def attend_chunk(p: Problem, task: Task, scratch: int) -> None:
     fill(values, KEYS * stride, np.float32(0))
     fill(state, rows, LOWEST)
     fill(state + rows * 4, rows, np.float32(0))
-    _fetch_queries(p, task, scratch, group)
+    fetch_queries(p, task, scratch, group)
     # Tiles begin at whole multiples, so that a row meets its keys in the same tiles whatever rows are beside it.
     for low in range(task.low // KEYS * KEYS, task.high, KEYS):
         high = min(task.high, low + KEYS)
@@ -116,4 +125,4 @@ def attend_chunk(p: Problem, task: Task, scratch: int) -> None:
         _product(rows, KEYS // WIDTH, scratch, p.size, turned, WIDTH, p.size * WIDTH, p.size, scores, 0)
         _weigh(p, task, low, high, scores, state, sums, group)
         _product(rows, stride // WIDTH, scores, KEYS, values, stride, WIDTH, high - low, sums, 1)
-    _store(p, task, sums, state + rows * 4, group)
+    store_rows(p, task, sums, state + rows * 4, group)

@@ -9,7 +9,7 @@ from kernels.cpu.jit import inline
 from kernels.cpu.memory import double_of_bits, ints, longs
 
 PART = 512  # keys of one task of a sequence with one row: a long one is shared by all threads
-TILE_ROWS = 96  # rows (queries times heads of a group) of one task of a prompt chunk
+TILE_ROWS = 192  # rows (queries times heads of a group) of one task of a prompt chunk
 KEYS = 64  # keys that are worked on at a time
 LAYOUT = "26q2d"
 TASK_WORDS = 7
@@ -66,7 +66,8 @@ def problem_of(arguments: Any) -> Problem:
     a = carray(arguments, (28,))
     return Problem(
         a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11], a[12], a[13], a[14], a[15], a[16],
-        a[17], a[18], a[19], a[20], a[21], a[22], a[23], a[24], a[25], double_of_bits(a[26]), double_of_bits(a[27]),
+        a[17], a[18], a[19], a[20], a[21], a[22], a[23], a[24], a[25], double_of_bits(a[26]),
+        double_of_bits(a[27]),
     )  # fmt: skip
 
 

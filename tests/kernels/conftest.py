@@ -22,3 +22,9 @@ def operations(request: pytest.FixtureRequest) -> Operations:
 @pytest.fixture(scope="session")
 def compiled() -> Operations:
     return cpu_operations(2)
+
+
+@pytest.fixture(scope="session")
+def of_precision(compiled: Operations) -> dict[str, Operations]:
+    """Compiled operations by the precision of their weights."""
+    return {"float32": compiled, "int8": cpu_operations(2, "int8")}

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from kernels.linear import cpu
-from kernels.linear.reference import linear
+from kernels.linear.cpu_int8 import LARGEST
+from kernels.linear.reference import linear, round_rows
 from kernels.table import Operations, cpu_operations
 
 ROWS = [1, 2, 3, 4, 5, 6, 7, 8, 12, 13, 31, 97, 200]
@@ -15,10 +16,15 @@ def dequantized(weight: torch.Tensor) -> torch.Tensor:
     return integers * scale[:, None]
 
 
+def as_taken(x: torch.Tensor) -> torch.Tensor:
+    numbers, scale = round_rows(x, LARGEST)
+    return (numbers * scale).float()
+
+
 @pytest.mark.parametrize("precision", cpu.PRECISIONS)
 @pytest.mark.parametrize(("out", "depth"), [(960, 576), (16, 1), (101, 48), (1, 300), (80, 1537)])
 def test_every_number_of_rows_gives_the_product_with_the_weights_used(
-    compiled: Operations, precision: str, out: int, depth: int
+    of_precision: dict[str, Operations], precision: str, out: int, depth: int
 ) -> None:
     torch.manual_seed(0)
     weight, bias = torch.randn(out, depth) * 0.1, torch.randn(out)
@@ -26,21 +32,56 @@ def test_every_number_of_rows_gives_the_product_with_the_weights_used(
     packed = cpu.pack(weight, precision)
     for rows in ROWS:
         x = torch.randn(rows, depth + 3)[:, :depth]
-        torch.testing.assert_close(compiled.linear(x, packed, bias), linear(x, used, bias), rtol=1e-4, atol=1e-4)
-        torch.testing.assert_close(compiled.linear(x, packed, None), linear(x, used, None), rtol=1e-4, atol=1e-4)
+        taken = x if precision == "float32" else as_taken(x)
+        for added in (bias, None):
+            want = linear(taken, used, added)
+            torch.testing.assert_close(of_precision[precision].linear(x, packed, added), want, rtol=1e-4, atol=1e-4)
+
+
+def test_int8_weights_take_x_in_15_bits_of_each_rows_largest(of_precision: dict[str, Operations]) -> None:
+    torch.manual_seed(0)
+    weight = torch.randn(48, 1000)
+    x = torch.randn(30, 1000) * torch.logspace(-30, 30, 30)[:, None]
+    found = of_precision["int8"].linear(x, cpu.pack(weight, "int8"), None).double()
+    exact = x.double() @ dequantized(weight).double().T
+    half_a_step = x.double().abs().amax(dim=1, keepdim=True) / LARGEST / 2
+    bound = half_a_step * dequantized(weight).double().abs().sum(dim=1)
+    assert ((found - exact).abs() <= bound * 1.001).all()
+    assert ((found - exact).abs() > bound * 1e-3).any()  # and it does round
+
+
+def test_sums_of_the_largest_whole_numbers_do_not_overflow(of_precision: dict[str, Operations]) -> None:
+    for depth in (575, 576, 577, 1536, 4000):
+        for sign in (1.0, -1.0):
+            found = of_precision["int8"].linear(
+                torch.full((7, depth), sign), cpu.pack(torch.full((33, depth), 127.0), "int8"), None
+            )
+            torch.testing.assert_close(found, torch.full((7, 33), sign * 127 * depth))
+
+
+def test_a_row_that_is_not_finite_gives_nan_and_one_of_zeros_zero(of_precision: dict[str, Operations]) -> None:
+    torch.manual_seed(0)
+    packed = cpu.pack(torch.randn(32, 50), "int8")
+    x = torch.randn(5, 50)
+    alone = of_precision["int8"].linear(x[4:], packed, None)
+    x[0, 7], x[1, 9], x[2, 0], x[3] = torch.nan, torch.inf, -torch.inf, 0.0
+    found = of_precision["int8"].linear(x, packed, None)
+    assert found[:3].isnan().all()
+    assert (found[3] == 0).all()
+    assert torch.equal(found[4:], alone)
 
 
 @pytest.mark.parametrize("precision", cpu.PRECISIONS)
 def test_a_rows_result_is_the_same_bit_for_bit_whatever_rows_stand_beside_it(
-    compiled: Operations, precision: str
+    of_precision: dict[str, Operations], precision: str
 ) -> None:
     torch.manual_seed(0)
     packed = cpu.pack(torch.randn(192, 300), precision)
     x = torch.randn(131, 300)
-    whole = compiled.linear(x, packed, None)
+    whole = of_precision[precision].linear(x, packed, None)
     for rows in ROWS:
         for first in (0, 5, 131 - min(rows, 131)):
-            found = compiled.linear(x[first : first + rows], packed, None)
+            found = of_precision[precision].linear(x[first : first + rows], packed, None)
             assert torch.equal(found, whole[first : first + rows][: len(found)])
 
 
@@ -76,5 +117,7 @@ def test_operands_that_compiled_code_cannot_take_are_refused(compiled: Operation
             call(wrong)
     with pytest.raises(ValueError, match="x has 47 columns, the weight 48"):
         call(torch.zeros(2, 47))
+    with pytest.raises(TypeError, match="the weight was not packed as float32"):
+        compiled.linear(torch.zeros(2, 48), cpu.pack(torch.randn(32, 48), "int8"), None)
     with pytest.raises(ValueError, match="weight_precision 'int4': expected one of float32, int8"):
         cpu_operations(1, "int4")

@@ -93,15 +93,16 @@ def test_a_run_alone_leaves_the_workers_alone() -> None:
 
 
 def test_workers_end_with_their_team() -> None:
-    before = threading.active_count()
+    before = set(threading.enumerate())  # a team of a test before may be about to end
     team = Team(4)
-    assert threading.active_count() == before + 3
+    own = set(threading.enumerate()) - before
+    assert len(own) == 3
     del team
     for _ in range(200):
-        if threading.active_count() == before:
+        if not own & set(threading.enumerate()):
             break
         time.sleep(0.01)
-    assert threading.active_count() == before
+    assert not own & set(threading.enumerate())
 
 
 def test_a_process_ends_though_its_team_is_alive() -> None:

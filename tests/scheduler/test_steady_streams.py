@@ -166,6 +166,14 @@ def test_prompts_below_the_most_urgent_level_are_cut_so_that_no_arrival_waits_lo
     assert [c.num_tokens for plan in lab.steps(len(chunks)) for c in plan.chunks] == chunks
 
 
+def test_where_decodes_alone_take_long_prompts_may_lengthen_their_step_by_half() -> None:
+    lab, decoding = streams(80, 1, target=0.0, max_step_seconds=line(80))
+    lab.add(800, 2)
+    within = (line(80) * 1.5 - BASE) / SLOPE  # 125 tokens, or 124 as the fit's last bits fall
+    assert [c.num_tokens for plan in lab.steps(2) for c in plan.chunks] == pytest.approx([within - 80] * 2, abs=1.001)
+    assert {s.num_output for s in decoding} == {3}
+
+
 def test_less_urgent_prompts_lengthen_a_step_with_a_more_urgent_one_by_a_tenth_at_most() -> None:
     lab = knowing()
     urgent, low = lab.add(200, 2, 1), lab.add(300, 2, 3)
