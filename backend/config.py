@@ -66,7 +66,7 @@ class EngineConfig:
         30.0, lambda v: 0 <= v < 1e9, "seconds, 0 = never", "waiting time that raises a request's order by one level"
     )
     target_inter_token_ms: float = _knob(
-        0.0,
+        150.0,
         lambda v: 0 <= v < 1e9,
         "milliseconds, 0 = none",
         "step time that prompt chunks are cut to while others decode",
@@ -75,7 +75,7 @@ class EngineConfig:
         60.0,
         lambda v: 0 <= v < 1e9,
         "milliseconds, 0 = none",
-        "step time that prompt chunks below level 1 are cut to, as an urgent arrival waits for a step to end",
+        "step time that prompt chunks below level 1 are cut to where an urgent arrival has to wait for a step to end",
     )
     enable_overlap: bool = _knob(True, lambda v: True, "true or false", "plan a step before the last one is processed")
     weight_precision: str = _choice(

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from collections.abc import Sequence as SequenceOf
 from typing import NamedTuple
 
-from backend.executor.base import Executor, StepHandle
+from backend.errors import StepInterruptedError
+from backend.executor.base import Executor, InterruptibleExecutor, StepHandle
 from backend.kv.block_pool import PoolIntegrityError
 from backend.request import FinishReason, Request, Sequence
 from backend.scheduler.plan import StepPlan, TokenOutput
@@ -72,6 +73,7 @@ class Engine:
         self.clock = clock
         self.watch = watch
         self._executor = executor
+        self._interruptible = executor if isinstance(executor, InterruptibleExecutor) else None
         self._overlap = overlap
         self._ahead = ahead and overlap
         self._in_flight: Launched | None = None
@@ -92,6 +94,14 @@ class Engine:
         """End a sequence now, in any state; False if it had ended before."""
         return self.scheduler.end(sequence, reason)
 
+    def interrupt(self, level: int) -> None:
+        """Someone of this level is about to be added: have the step under way end early if all in it are less urgent.
+
+        From any thread. Nothing of such a step counts. Without effect where the executor cannot end a step.
+        """
+        if self._interruptible is not None:
+            self._interruptible.interrupt(level)
+
     def wait(self) -> None:
         """Wait until the step in flight, if any, has finished. What arrives meanwhile can still join the next one.
 
@@ -104,6 +114,11 @@ class Engine:
             return
         try:
             self._tokens = launched.handle.collect()
+        except StepInterruptedError:
+            self._in_flight = None
+            self.scheduler.finished(launched.plan.step)
+            self.scheduler.retract(launched.plan, self.clock())
+            return
         except Exception as error:
             self._in_flight = None
             self.scheduler.finished(launched.plan.step)

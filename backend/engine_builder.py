@@ -15,6 +15,7 @@ from backend.device_choice import chosen_device
 from backend.engine import Engine, StepTrace
 from backend.engine_parts import EngineParts, cpu_parts
 from backend.errors import ConfigError
+from backend.executor.base import Executor, InterruptibleExecutor
 from backend.kv.block_pool import BlockPool
 from backend.kv.host_pool import HostPool
 from backend.model.config import ModelConfig
@@ -53,7 +54,7 @@ def build_engine(config: EngineConfig, progress: bool = True) -> LoadedEngine:
 def assembled(config: EngineConfig, model: ModelConfig, parts: EngineParts) -> LoadedEngine:
     """An engine of these parts."""
     scheduler = Scheduler(
-        _settings(config, parts.max_seq_len),
+        _settings(config, parts.max_seq_len, parts.executor),
         BlockPool(parts.num_blocks),
         HostPool(parts.num_host_slots),
         _measure_costs(config, parts),
@@ -79,7 +80,7 @@ def _gpu_parts(config: EngineConfig, model: ModelConfig, progress: bool) -> Engi
     return gpu_parts(config, model, Accelerator(), progress)
 
 
-def _settings(config: EngineConfig, max_seq_len: int) -> SchedulerSettings:
+def _settings(config: EngineConfig, max_seq_len: int, executor: Executor) -> SchedulerSettings:
     return SchedulerSettings(
         block_size=config.tokens_per_block,
         max_batch_size=config.max_batch_size,
@@ -92,6 +93,7 @@ def _settings(config: EngineConfig, max_seq_len: int) -> SchedulerSettings:
         ageing_seconds=config.ageing_seconds,
         target_step_seconds=config.target_inter_token_ms / 1e3,
         max_step_seconds=config.max_step_ms / 1e3,
+        interruptible=isinstance(executor, InterruptibleExecutor),
     )
 
 

@@ -12,6 +12,7 @@ from backend import sizing
 from backend.config import EngineConfig
 from backend.executor.base import MeasuredExecutor
 from backend.executor.cpu import CpuExecutor
+from backend.executor.interruption import Interruption
 from backend.executor.recorded_decode import RecordedDecode
 from backend.kv.storage import KVLayout, allocate
 from backend.model.config import ModelConfig
@@ -53,11 +54,12 @@ def cpu_parts(config: EngineConfig, model: ModelConfig, progress: bool) -> Engin
     num_host_slots = sizing.host_slots(config, layout)
     limit = sizing.max_seq_len(config, model, (num_blocks - 1) * layout.block_size)
     host = torch.empty((num_host_slots, *layout.block_shape), dtype=layout.dtype)
-    decoder = Decoder(model, weights, operations)
+    interruption = Interruption()
+    decoder = Decoder(model, weights, operations, interruption.check)
     pool = allocate(layout, num_blocks, "cpu")
     assert operations.recorder is not None
     decode = RecordedDecode(decoder, pool, operations.recorder, -(-limit // layout.block_size))
-    executor = CpuExecutor(decode.forward, pool, host, _prepare_compute_thread)
+    executor = CpuExecutor(decode.forward, pool, host, _prepare_compute_thread, interruption)
     return EngineParts(
         executor, num_blocks, num_host_slots, limit, False, min(_MEASURED_TOKENS, config.max_num_tokens), ""
     )

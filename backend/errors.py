@@ -16,6 +16,11 @@ class QueueFullError(RuntimeError):
     """A request that is refused because too many wait. Reaches its sender only, as unavailable."""
 
 
+class StepInterruptedError(Exception):
+    """A step was ended before its end, for someone more urgent. Nothing of it counts; whatever it wrote, a step that
+    computes the same tokens again writes once more."""
+
+
 class LoadError(ValueError):
     """Something that the operator gave cannot be served; ends the load with this one line."""
 

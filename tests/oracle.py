@@ -8,6 +8,7 @@ collected, not when it is launched, as on a device.
 import hashlib
 from typing import NamedTuple
 
+from backend.executor.interruption import Interruption
 from backend.scheduler.plan import StepPlan
 from backend.token_detail import TokenDetail
 
@@ -73,10 +74,12 @@ class OracleExecutor:
         self.host: list[list[Slot]] = [[None] * block_size for _ in range(host_slots)]
         self.plans: list[StepPlan] = []
         self.closed = False
+        self.interruption = Interruption()
         self._last: dict[int, int] = {}
 
     def launch(self, plan: StepPlan) -> LaunchedStep:
         self.plans.append(plan)
+        self.interruption.begin(min(s.request.level for s in plan.sequences) if plan.chunks else None)
         jobs = []
         for work in plan.works():
             sequence, end = work.sequence, work.start + work.num_tokens
@@ -94,8 +97,11 @@ class OracleExecutor:
             self.slots[target] = list(self.host[source])
         for source, target in plan.copies.within:
             self.slots[target] = list(self.slots[source])
-        for job in jobs:
+        for n, job in enumerate(jobs):
+            if n >= len(jobs) // 2:  # as in the midst of a step's layers, when part of it is written
+                self.interruption.check()
             self._write(job)
+        self.interruption.end()
         sampled = {job.request_id: next_token(self.read(job)) for job in jobs if job.samples}
         self._last = sampled
         return list(sampled.values())
@@ -116,6 +122,9 @@ class OracleExecutor:
             assert slot[1] == position, "a slot holds another position"
             tokens.append(slot[0])
         return tokens
+
+    def interrupt(self, level: int) -> None:
+        self.interruption.interrupt(level)
 
     def close(self) -> None:
         self.closed = True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from collections.abc import Sequence as SequenceOf
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from backend.scheduler.plan import StepPlan
 from backend.token_detail import TokenDetail
@@ -18,7 +18,7 @@ class StepHandle(Protocol):
 
         A guided sequence that can have none gets a ``NoToken`` in its place.
 
-        Raises what the step raised.
+        Raises what the step raised; StepInterruptedError if it was ended early.
         """
 
     def details(self) -> Mapping[int, TokenDetail]:
@@ -37,6 +37,17 @@ class Executor(Protocol):
 
     def close(self) -> None:
         """End whatever the executor runs on."""
+
+
+@runtime_checkable
+class InterruptibleExecutor(Protocol):
+    """One that can end a step before its end."""
+
+    def interrupt(self, level: int) -> None:
+        """Someone of this level has arrived: end the step under way soon, if all in it are less urgent.
+
+        From any thread. Steps of nothing but decodes run to their end: they are short.
+        """
 
 
 class MeasuredExecutor(Executor, Protocol):

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from backend.executor.block_copier import BlockCopier
+from backend.executor.interruption import Interruption
 from backend.executor.step_inputs import Batch, build_batch
 from backend.model.batch import StepInputs
 from backend.sampling.row_states import RowStates
@@ -45,13 +46,19 @@ class CpuExecutor:
     """Owns decoder, pool ``[num_blocks, layers, 2, kv_heads, block_size, head_dim]`` and the host's copy space."""
 
     def __init__(
-        self, forward: Forward, pool: Tensor, host: Tensor, prepare_thread: Callable[[], None] = lambda: None
+        self,
+        forward: Forward,
+        pool: Tensor,
+        host: Tensor,
+        prepare_thread: Callable[[], None] = lambda: None,
+        interruption: Interruption | None = None,
     ) -> None:
         """forward: of a decoder over the pool. host: ``[host slots, *pool.shape[1:]]``.
 
-        prepare_thread: called first in the thread that computes.
+        prepare_thread: called first in the thread that computes. interruption: the one that forward looks at.
         """
         self._forward = forward
+        self._interruption = interruption or Interruption()
         self._pool = pool
         self._copier = BlockCopier(pool, host)
         self._last_tokens: dict[int, int] = {}
@@ -65,6 +72,9 @@ class CpuExecutor:
         rows = [SamplingRow(work.sequence.request.sampling, work.start + work.num_tokens) for work in works]
         ids = [work.sequence.request.request_id for work in works]
         special = self._special_rows(works)
+        # Here, not where it is computed: someone may arrive before that.
+        most_urgent = min(sequence.request.level for sequence in plan.sequences) if plan.chunks else None
+        self._interruption.begin(most_urgent)
         return RunningStep(self._thread.submit(self._run, plan.copies, batch, rows, ids, special))
 
     def _special_rows(self, works: list[Chunk]) -> list[SpecialRow]:
@@ -90,7 +100,10 @@ class CpuExecutor:
         self._copier.run(copies)
         if batch is None:
             return Sampled([], {})
-        logits = self._forward(batch.fill(self._last_tokens))
+        try:
+            logits = self._forward(batch.fill(self._last_tokens))
+        finally:
+            self._interruption.end()
         sampled = sample_with(logits, rows, special) if rows else Sampled([], {})
         # A sequence that got no token may be planned once more; that step reads some token, and nobody its result.
         known = [max(token, 0) for token in sampled.tokens] if special else sampled.tokens
@@ -111,6 +124,10 @@ class CpuExecutor:
     def seconds_per_block(self) -> float:
         """Measured time of copying one block between pool and host."""
         return self._copier.seconds_per_block()
+
+    def interrupt(self, level: int) -> None:
+        """As ``InterruptibleExecutor.interrupt``; between two layers."""
+        self._interruption.interrupt(level)
 
     def close(self) -> None:
         """End the compute thread after the steps launched so far."""

@@ -1,6 +1,6 @@
 """The decoder: one forward pass for every family, over a paged pool."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -37,9 +37,19 @@ class Decoder:
     the same on every rank.
     """
 
-    def __init__(self, config: ModelConfig, weights: DecoderWeights, operations: Operations) -> None:
-        """Keep the parts; weights must be of this config, on one device, and packed by these operations."""
+    def __init__(
+        self,
+        config: ModelConfig,
+        weights: DecoderWeights,
+        operations: Operations,
+        before_layer: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Keep the parts; weights must be of this config, on one device, and packed by these operations.
+
+        before_layer: called before each layer is computed; what it raises ends the step.
+        """
         self.config = config
+        self._before_layer = before_layer
         self._weights = weights
         self._operations = operations
         device = weights.embedding.device
@@ -85,6 +95,7 @@ class Decoder:
         normed = self._norm(hidden, layers[0].weights.attention_norm)
         # Each addition to the residual stream comes with the norm of what reads it next.
         for layer, next_norm in zip(layers, self._next_norms, strict=True):
+            self._before_layer()
             normed, hidden = self._add_norm(
                 self._attention(normed, layer, inputs, pool), hidden, layer.weights.mlp_norm
             )

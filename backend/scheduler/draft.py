@@ -18,12 +18,16 @@ _WITH_DECODES = 1.5  # how much longer than of its decodes alone a step may be f
 class StepDraft:
     """Decodes and chunks of one step, and the tokens that are left of its budget."""
 
-    def __init__(self, settings: SchedulerSettings, population: Population, step_time: StepTime) -> None:
+    def __init__(
+        self, settings: SchedulerSettings, population: Population, step_time: StepTime, hurried: bool = True
+    ) -> None:
+        """hurried: whether a more urgent arrival would have to wait for the end of the step, or soon may."""
         self.decodes: list[Sequence] = []
         self.chunks: list[Chunk] = []
         self._settings = settings
         self._population = population
         self._step_time = step_time
+        self._hurried = hurried
         self._num_chunk_tokens = 0
 
     @property
@@ -117,7 +121,7 @@ class StepDraft:
         settings = self._settings
         if settings.target_step_seconds and any(s.request.level <= level for s in self.decodes):
             yield settings.target_step_seconds
-        if settings.max_step_seconds and level > 1:
+        if settings.max_step_seconds and level > 1 and self._hurried:
             decodes = self._step_time.predict(len(self.decodes)) if self.decodes else 0.0
             yield max(settings.max_step_seconds, decodes * _WITH_DECODES)
         if any(chunk.sequence.request.level < level for chunk in self.chunks):
@@ -131,11 +135,16 @@ class StepDraft:
     def _planned(self) -> int:
         return len(self.decodes) + self._num_chunk_tokens
 
-    def add_left_out(self) -> None:
-        """Give what is left of the budget to prefilling sequences that have nothing in this step."""
+    def add_left_out(self, up_to: int | None = None) -> None:
+        """Give what is left of the budget to prefilling sequences that have nothing in this step.
+
+        up_to: only to those of this level and more urgent ones.
+        """
         planned = {chunk.sequence for chunk in self.chunks}
         for sequence in sorted(self._population.prefilling.values(), key=_ORDER):
-            if sequence not in planned and self.budget > 0:
+            if sequence in planned or (up_to is not None and sequence.request.level > up_to):
+                continue
+            if self.budget > 0:
                 self.add_chunk(sequence)
 
     def drop(self, sequence: Sequence) -> None:

@@ -15,6 +15,7 @@ preempted sequence keeps its arrival, so within a level and tenant the oldest is
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from operator import attrgetter
 
@@ -33,6 +34,9 @@ from backend.scheduler.settings import SchedulerSettings
 from backend.scheduler.step_time import StepTime
 
 _ORDER = attrgetter("order")
+# After an interruption another one is likely, and what an interrupted step has computed is lost: for so long, steps are
+# kept short as if none could be interrupted.
+_CALM_SECONDS = 10.0
 RECOMPUTE_ONLY = PreemptionCosts(seconds_per_token=1.0, seconds_per_block=1.0, mode="recompute")
 
 
@@ -54,6 +58,7 @@ class Scheduler:
         self._chooser = VictimChooser(costs, settings.preemption_cap)
         self._step = 0
         self._launched = 0
+        self._interrupted_at = -math.inf
 
     # --- requests come and go
 
@@ -100,11 +105,13 @@ class Scheduler:
     def schedule(self, now: float = 0.0) -> StepPlan:
         """Decide one step. Cursors move here, before it has run; blocks are allocated before anything is launched."""
         self._step += 1
-        draft = StepDraft(self.settings, self.population, self.step_time)
+        hurried = not self.settings.interruptible or now - self._interrupted_at < _CALM_SECONDS
+        draft = StepDraft(self.settings, self.population, self.step_time, hurried)
         growing = draft.add_decodes(self.population.decoding.values())
         if growing:
             self._grow(growing, draft)
-        draft.add_left_out()
+        # Prompts less urgent than someone who waits come after him, and lengthen his step as little as they may.
+        draft.add_left_out(self.population.waiting.most_urgent())
         if len(self.population.waiting):
             self._admit(now, draft)
             draft.add_left_out()
@@ -176,6 +183,18 @@ class Scheduler:
         """Step ``step`` and all before it have finished on the device: what they touched may be reused."""
         self.pool.complete(step)
         self.residency.host.complete(step)
+
+    def retract(self, plan: StepPlan, now: float) -> None:
+        """A step was ended early: cursors go back to where it began. Its copies have been made, and blocks stay."""
+        self._interrupted_at = now
+        for sequence in plan.decodes:
+            if sequence.state is State.RUNNING:
+                sequence.num_computed -= 1
+        for chunk in plan.chunks:
+            if chunk.sequence.state is State.RUNNING:
+                chunk.sequence.num_computed = chunk.start
+                if chunk.samples:
+                    self.population.prefill(chunk.sequence)
 
     def commit(self, plan: StepPlan, tokens: Iterable[int]) -> list[TokenOutput]:
         """Take in a finished step's tokens, in the order of ``plan.sampling()``: append, end, publish blocks.

@@ -25,6 +25,8 @@ class SchedulerSettings:
         else is in it: a more urgent arrival has to wait for a step to end. Where the step's decodes alone take so long
         that half as much again is more, within that: many streams take their time, and prompts are to get on beside
         them. 0 = no limit.
+    interruptible: a step with chunks is ended early when someone more urgent than all in it arrives, so that the limit
+        of ``max_step_seconds`` holds only for some time after that has happened.
     ride_along: share of a step's time by which less urgent prompts may lengthen it if it has a more urgent one's chunk.
     input_weight, output_weight: what a token costs its tenant's share.
     """
@@ -41,6 +43,7 @@ class SchedulerSettings:
     ageing_seconds: float = 0.0
     target_step_seconds: float = 0.0
     max_step_seconds: float = 0.0
+    interruptible: bool = False
     ride_along: float = 0.1
     input_weight: float = 1.0
     output_weight: float = 2.0

@@ -66,6 +66,11 @@ class WaitingQueue:
             oldest[request.level] = min(request.arrived, oldest.get(request.level, request.arrived))
         return iter(sorted(heads, key=lambda s: self._rank(s, oldest[s.request.level], now)))
 
+    def most_urgent(self) -> int | None:
+        """The most urgent level, ages aside, of which someone waits."""
+        heads = (self._head(account) for account in list(self._heaps))
+        return min((head.request.level for head in heads if head is not None), default=None)
+
     def _rank(self, sequence: Sequence, oldest: float, now: float) -> Rank:
         """Ageing raises a level as a whole, by its longest waiter, so that tenants within it still go by their shares.
 

@@ -17,6 +17,7 @@ from backend.serving.response_stream import ResponseStream
 from backend.serving.sender_pool import SenderPool
 
 _log = logging.getLogger(__name__)
+_NOBODY = 1 << 30  # a level less urgent than any
 
 
 class _Arrival(NamedTuple):
@@ -68,6 +69,7 @@ class EngineThread:
         self._closing = threading.Lock()
         self._closed = False
         self._refusing = ""
+        self._arriving = _NOBODY
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
 
     def start(self) -> None:
@@ -89,6 +91,8 @@ class EngineThread:
         with self._closing:
             if not self._closed and not self._refusing:
                 self._inbox.put(_Arrival(request, stream))
+                self._arriving = min(self._arriving, request.level)
+                self._engine.interrupt(request.level)
                 return
         self._counts.refuse(request.level)
         self._fail(request.request_id, stream, self._refusing or "the engine has stopped", "UNAVAILABLE")
@@ -133,6 +137,7 @@ class EngineThread:
     def _take_inbox(self) -> _Stop | None:
         """Carry out all that has come in; wait for something if there is no work. A _Stop when the thread is to end."""
         self._wait_for_step()
+        self._arriving = _NOBODY
         self.beats += 1
         while True:
             idle = not self._engine.has_work
@@ -179,6 +184,8 @@ class EngineThread:
         except StepFailedError as error:
             self._end_failed(error)
             return
+        # Whoever came while the step was planned has found none to interrupt.
+        self._engine.interrupt(self._arriving)
         self._now = self._engine.clock()
         for output in outputs:
             self._deliver(output)

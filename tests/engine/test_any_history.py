@@ -2,7 +2,7 @@
 
 A hypothesis state machine over the real engine and scheduler on the oracle model: arrivals of any level, tenant,
 salt, shared prefix and number of sequences; cancellations, deadlines, failing steps; small pools and host pools;
-recompute and swap; both policies.
+recompute and swap; both policies; steps that are ended early.
 """
 
 import os
@@ -37,9 +37,13 @@ class EngineMachine(RuleBasedStateMachine):
         reserve=st.sampled_from([0.0, 0.1]),
         ageing=st.sampled_from([0.0, 3.0]),
         cache=st.booleans(),
+        interruptible=st.booleans(),
     )
-    def start(self, policy: bool, cap: int, reserve: float, ageing: float, cache: bool, **shape: Any) -> None:
+    def start(
+        self, policy: bool, cap: int, reserve: float, ageing: float, cache: bool, interruptible: bool, **shape: Any
+    ) -> None:
         self.clock = Clock()
+        self.interruptible = interruptible and not shape["ahead"]
         self.engine, self.executor = oracle_engine(
             clock=self.clock,
             guaranteed_no_evict=policy,
@@ -47,6 +51,8 @@ class EngineMachine(RuleBasedStateMachine):
             free_block_reserve=reserve,
             ageing_seconds=ageing,
             prefix_cache=cache,
+            interruptible=self.interruptible,
+            max_step_seconds=0.001,
             **shape,
         )
         self.pool_tokens = shape["blocks"] * BLOCK
@@ -80,6 +86,8 @@ class EngineMachine(RuleBasedStateMachine):
         if copies and length + output - 1 <= self.pool_tokens:
             self.family(asked, output, level, salt, copies)
             return
+        if self.interruptible:
+            self.engine.interrupt(level)
         deadline = None if patience is None else self.clock.now + patience
         made = request(asked, output, level, tenant=tenant, salt=salt, deadline=deadline, arrived=self.clock.now)
         self.sequences.append(self.engine.add(made))
@@ -98,6 +106,16 @@ class EngineMachine(RuleBasedStateMachine):
             self.engine.step()
             self.engine.scheduler.check_integrity()
             self.clock.now += 1.0
+
+    @rule(low=st.integers(2, 30), urgent=st.integers(1, 9), output=st.integers(1, 9))
+    def overtake(self, low: int, urgent: int, output: int) -> None:
+        """A prompt's step is under way when someone more urgent than anyone arrives."""
+        self.sequences.append(self.engine.add(request(low, output, 3, arrived=self.clock.now)))
+        self.steps(1)
+        if self.interruptible:
+            self.engine.interrupt(1)
+        self.sequences.append(self.engine.add(request(urgent, output, 1, arrived=self.clock.now)))
+        self.steps(1)
 
     @rule(data=st.data())
     def cancel(self, data: st.DataObject) -> None:

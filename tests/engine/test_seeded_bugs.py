@@ -98,3 +98,8 @@ def test_a_late_token_that_is_dropped_and_not_computed_again_is_caught(monkeypat
 
     monkeypatch.setattr(Scheduler, "_append", forgetful)
     expect_it_is_caught()
+
+
+def test_cursors_that_an_interrupted_step_leaves_moved_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Scheduler, "retract", lambda *_: None)
+    expect_it_is_caught()

@@ -8,11 +8,12 @@ import pytest
 
 from backend.engine import Engine
 from backend.request import FinishReason, Request
+from backend.scheduler.plan import StepPlan
 from backend.serving.engine_thread import EngineThread
 from backend.serving.response_stream import Chunk, ResponseStream
 from backend.serving.sender_pool import SenderPool
 from tests.engine.engines import idle, oracle_engine, request
-from tests.oracle import OracleExecutor, lone_run
+from tests.oracle import Job, OracleExecutor, lone_run
 
 PATIENCE = 20.0
 
@@ -166,3 +167,27 @@ def test_a_client_whose_channel_breaks_does_not_stop_the_others(served: Served) 
     served.ask(request(5, 5), Broken())
     recorders = [(one, served.ask(one)) for one in [request(5, 5) for _ in range(6)]]
     assert all(recorder.ids == expected(one) for one, recorder in recorders)
+
+
+def test_an_urgent_arrival_ends_the_less_urgent_step_under_way() -> None:
+    served = Served()
+    entered, go_on = threading.Event(), threading.Event()
+    run = served.executor.run
+
+    def held(plan: StepPlan, jobs: list[Job]) -> list[int]:
+        entered.set()
+        assert go_on.wait(PATIENCE)
+        return run(plan, jobs)
+
+    served.executor.run = held  # type: ignore[method-assign]
+    low, urgent = request(40, 3, 3), request(5, 2, 1)
+    first = served.ask(low)
+    assert entered.wait(PATIENCE)
+    second = served.ask(urgent)
+    go_on.set()
+    assert (first.ids, second.ids) == (expected(low), expected(urgent))
+    # The prompt of 40 was begun, ended early, and is in the step of the urgent one again.
+    works = [[(c.sequence.request.request_id, c.start) for c in plan.chunks] for plan in served.executor.plans[:2]]
+    assert works[0] == [(low.request_id, 0)]
+    assert works[1] == [(urgent.request_id, 0), (low.request_id, 0)]
+    served.stop()
