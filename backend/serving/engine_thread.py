@@ -20,6 +20,10 @@ _log = logging.getLogger(__name__)
 _NOBODY = 1 << 30  # a level less urgent than any
 
 
+def _level(output: TokenOutput) -> int:
+    return output[0].request.level
+
+
 class _Arrival(NamedTuple):
     request: Request
     stream: ResponseStream
@@ -187,7 +191,8 @@ class EngineThread:
         # Whoever came while the step was planned has found none to interrupt.
         self._engine.interrupt(self._arriving)
         self._now = self._engine.clock()
-        for output in outputs:
+        # The most urgent first: each response takes the senders as long as some of a step's layers take the executor.
+        for output in sorted(outputs, key=_level):
             self._deliver(output)
         self._on_step()
 

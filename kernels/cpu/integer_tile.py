@@ -1,4 +1,4 @@
-"""The multiply-add tile in whole numbers: int16 by int8 or int16, added up in int32.
+"""The multiply-add tile in whole numbers: int16 by int8, added up in int32.
 
 A processor multiplies and adds twice as many numbers of 16 bits at once as of 32 (x86's pmaddwd, Arm's smlal), so such
 a product takes about half the time of one in float32, and need not widen 8-bit weights so far. Whole numbers add up
@@ -54,14 +54,7 @@ def _x86_products(builder: Any, x: Any, w: Any) -> Any:
     return builder.shuffle_vector(low, high, _part(0, 1, WIDTH))
 
 
-def _weights(builder: Any, w: Any, index: Any, wide: bool) -> Any:
-    """32 elements as int16."""
-    if wide:
-        return builder.load(at_element(builder, w, index, _PAIRS, 2), align=2)
-    return builder.sext(builder.load(at_element(builder, w, index, _NARROW, 1), align=1), _PAIRS)
-
-
-def _emit(builder: Any, rows: int, panels: int, wide: bool, arguments: list[Any]) -> None:
+def _emit(builder: Any, rows: int, panels: int, arguments: list[Any]) -> None:
     """The loop over pairs of k, and what becomes of its sums."""
     x, x_stride, w, panel_stride, pairs, out, out_stride, begun, scale, row_scale = arguments
     products = _x86_products if get_host_cpu_features().get("avx2") else _products
@@ -74,7 +67,7 @@ def _emit(builder: Any, rows: int, panels: int, wide: bool, arguments: list[Any]
         of_w = []
         for p in range(panels):
             index = builder.add(at_pair, builder.mul(panel_stride, ir.Constant(_I64, p)))
-            of_w.append(_weights(builder, w, index, wide))
+            of_w.append(builder.sext(builder.load(at_element(builder, w, index, _NARROW, 1), align=1), _PAIRS))
         for r in range(rows):
             index = builder.add(builder.mul(x_stride, ir.Constant(_I64, r)), loop.index)
             pair = builder.load(at_element(builder, x, index, _I32, 4), align=4)
@@ -91,12 +84,8 @@ def _emit(builder: Any, rows: int, panels: int, wide: bool, arguments: list[Any]
 def _factor(builder: Any, r: int, p: int, scale: Any, row_scale: Any) -> Any:
     """What the whole numbers of a row in a panel are worth."""
     of_row = builder.load(at_element(builder, row_scale, ir.Constant(_I64, r), _ONE_FLOAT, 4), align=4)
-    factor = cgutils.alloca_once(builder, _FLOATS)
-    builder.store(spread(builder, of_row, _FLOATS), factor)
-    with builder.if_then(builder.icmp_signed("!=", scale, ir.Constant(_I64, 0))):
-        of_columns = floats_of(builder, scale, ir.Constant(_I64, p * WIDTH))
-        builder.store(builder.fmul(builder.load(factor), of_columns), factor)
-    return builder.load(factor)
+    of_columns = floats_of(builder, scale, ir.Constant(_I64, p * WIDTH))
+    return builder.fmul(spread(builder, of_row, _FLOATS), of_columns)
 
 
 def _finish(builder: Any, sums: Any, place: Any, begun: Any, factor: Any) -> None:
@@ -108,27 +97,27 @@ def _finish(builder: Any, sums: Any, place: Any, begun: Any, factor: Any) -> Non
     builder.store(builder.load(worth), place, align=4)
 
 
-def _function(module: Any, rows: int, panels: int, wide: bool) -> Any:
+def _function(module: Any, rows: int, panels: int) -> Any:
     """The tile as a function of its own in a module."""
-    name = f"integer_tile_{rows}_{panels}_{16 if wide else 8}"
+    name = f"integer_tile_{rows}_{panels}"
     if name in module.globals:
         return module.globals[name]
     function = ir.Function(module, ir.FunctionType(ir.VoidType(), [_I64] * 10), name)
     function.linkage = "linkonce_odr"
     function.attributes.add("noinline")
     builder = ir.IRBuilder(function.append_basic_block("entry"))
-    _emit(builder, rows, panels, wide, list(function.args))
+    _emit(builder, rows, panels, list(function.args))
     builder.ret_void()
     return function
 
 
-def _make(rows: int, panels: int, wide: bool) -> Any:
+def _make(rows: int, panels: int) -> Any:
     # numba reads the number of parameters from the signature: those of _emit, in its order.
     def typed(
         _c: Any, _1: Any, _2: Any, _3: Any, _4: Any, _5: Any, _6: Any, _7: Any, _8: Any, _9: Any, _10: Any
     ) -> Any:
         def generate(_target: Any, builder: Any, _signature: Any, arguments: list[Any]) -> Any:
-            builder.call(_function(builder.module, rows, panels, wide), arguments)
+            builder.call(_function(builder.module, rows, panels), arguments)
             return ir.Constant(_I64, 0)
 
         return types.int64(*[types.int64] * 10), generate
@@ -136,75 +125,61 @@ def _make(rows: int, panels: int, wide: bool) -> Any:
     return intrinsic(typed)
 
 
-def _choice(wide: bool) -> Any:
-    """The tiles of one kind of w behind one function."""
-    t1, t2, t3, t4, t5, t6 = (_make(rows, 1, wide) for rows in range(1, MAX_ROWS + 1))
-    t14, t23, t32 = (_make(rows, panels, wide) for rows, panels in PANELS.items())
-
-    @inline
-    def choose(
-        rows: int, panels: int, x: int, xs: int, w: int, ps: int, pairs: int, out: int, os: int, begun: int,
-        scale: int, of_rows: int,
-    ) -> None:  # fmt: skip
-        if rows == 6:
-            t6(x, xs, w, ps, pairs, out, os, begun, scale, of_rows)
-        elif rows == 5:
-            t5(x, xs, w, ps, pairs, out, os, begun, scale, of_rows)
-        elif rows == 4:
-            t4(x, xs, w, ps, pairs, out, os, begun, scale, of_rows)
-        elif rows == 3 and panels == 2:
-            t32(x, xs, w, ps, pairs, out, os, begun, scale, of_rows)
-        elif rows == 3:
-            t3(x, xs, w, ps, pairs, out, os, begun, scale, of_rows)
-        elif rows == 2 and panels == 3:
-            t23(x, xs, w, ps, pairs, out, os, begun, scale, of_rows)
-        elif rows == 2:
-            t2(x, xs, w, ps, pairs, out, os, begun, scale, of_rows)
-        elif panels == 4:
-            t14(x, xs, w, ps, pairs, out, os, begun, scale, of_rows)
-        else:
-            t1(x, xs, w, ps, pairs, out, os, begun, scale, of_rows)
-
-    return choose
+_t1, _t2, _t3, _t4, _t5, _t6 = (_make(rows, 1) for rows in range(1, MAX_ROWS + 1))
+_t14, _t23, _t32 = (_make(rows, panels) for rows, panels in PANELS.items())
 
 
-_narrow, _wide = _choice(False), _choice(True)
+@inline
+def _tile(
+    rows: int, panels: int, x: int, xs: int, w: int, ps: int, pairs: int, out: int, os: int, begun: int, scale: int,
+    of_rows: int,
+) -> None:  # fmt: skip
+    if rows == 6:
+        _t6(x, xs, w, ps, pairs, out, os, begun, scale, of_rows)
+    elif rows == 5:
+        _t5(x, xs, w, ps, pairs, out, os, begun, scale, of_rows)
+    elif rows == 4:
+        _t4(x, xs, w, ps, pairs, out, os, begun, scale, of_rows)
+    elif rows == 3 and panels == 2:
+        _t32(x, xs, w, ps, pairs, out, os, begun, scale, of_rows)
+    elif rows == 3:
+        _t3(x, xs, w, ps, pairs, out, os, begun, scale, of_rows)
+    elif rows == 2 and panels == 3:
+        _t23(x, xs, w, ps, pairs, out, os, begun, scale, of_rows)
+    elif rows == 2:
+        _t2(x, xs, w, ps, pairs, out, os, begun, scale, of_rows)
+    elif panels == 4:
+        _t14(x, xs, w, ps, pairs, out, os, begun, scale, of_rows)
+    else:
+        _t1(x, xs, w, ps, pairs, out, os, begun, scale, of_rows)
 
 
 @inline
 def integer_columns(
-    wide: bool, rows: int, panels: int, x: int, xs: int, w: int, pairs: int, most: int, out: int, os: int, begun: int,
-    scale: int, of_rows: int,
-) -> None:  # fmt: skip
+    rows: int, panels: int, x: int, xs: int, w: int, pairs: int, most: int, out: int, os: int, scale: int, of_rows: int
+) -> None:
     """``out[r, 16 p + c] = of_rows[r] * scale[16 p + c] * sum over k of x[r, k] * w[p, k, c]``.
 
     Args:
-        wide: w is int16, not int8.
         rows: 1 to 6.
         panels: any number of them.
         x: address of row 0, int16; rows lie ``xs`` pairs apart.
-        w: address of panel 0, ``[panels, pairs, 16, 2]``: of an output, two neighbouring k are neighbours.
+        w: address of panel 0, int8 ``[panels, pairs, 16, 2]``: of an output, two neighbouring k are neighbours.
         pairs: how many pairs of ``k`` there are.
         most: of how many pairs int32 can hold the sum of products. More are cut into even pieces.
         out: address of row 0, float32; rows lie ``os`` elements apart.
-        begun: not 0 where the sums are to be added to what ``out`` holds.
-        scale: address of the float32 scales of the columns, or 0 where they are all 1.
+        scale: address of the float32 scales of the columns.
         of_rows: address of those of the rows.
     """
-    piece = (pairs + (pairs + most - 1) // most - 1) // ((pairs + most - 1) // most)
-    itemsize = 2 if wide else 1
+    pieces = (pairs + most - 1) // most
+    piece = (pairs + pieces - 1) // pieces
     panel = 0
     while panel < panels:
         count = panels_at_once(rows, panels - panel)
-        to, weights = out + panel * WIDTH * 4, w + panel * pairs * 2 * WIDTH * itemsize
-        columns = 0 if scale == 0 else scale + panel * WIDTH * 4
+        to, weights, columns = out + panel * WIDTH * 4, w + panel * pairs * 2 * WIDTH, scale + panel * WIDTH * 4
         first = 0
         while first < pairs:
-            length, at = min(piece, pairs - first), weights + first * 2 * WIDTH * itemsize
-            onto = begun + first
-            if wide:
-                _wide(rows, count, x + first * 4, xs, at, pairs * 2 * WIDTH, length, to, os, onto, columns, of_rows)
-            else:
-                _narrow(rows, count, x + first * 4, xs, at, pairs * 2 * WIDTH, length, to, os, onto, columns, of_rows)
+            length, at = min(piece, pairs - first), weights + first * 2 * WIDTH
+            _tile(rows, count, x + first * 4, xs, at, pairs * 2 * WIDTH, length, to, os, first, columns, of_rows)
             first += length
         panel += count

@@ -8,7 +8,7 @@ from kernels.rms_norm.cpu import CpuRmsNorm
 from kernels.rope_and_write.cpu import CpuRopeAndWrite
 from kernels.table import Operations
 
-_KERNELS = (CpuRmsNorm.kernel, CpuRopeAndWrite.kernel, CpuGatedActivation.kernel)
+_KERNELS = (CpuRmsNorm.kernel, CpuRopeAndWrite.kernel, CpuGatedActivation.kernel, *CpuPagedAttention.kernels)
 
 
 def make_operations(num_threads: int, weight_precision: str, batch_invariant: bool, niceness: int) -> Operations:
@@ -18,7 +18,7 @@ def make_operations(num_threads: int, weight_precision: str, batch_invariant: bo
     team = Team(num_threads, niceness)
     norm, linear = CpuRmsNorm(team), CpuLinear(team, weight_precision)
     return Operations(
-        paged_attention=CpuPagedAttention(team, batch_invariant, weight_precision == "int8"),
+        paged_attention=CpuPagedAttention(team, batch_invariant),
         rope_and_write=CpuRopeAndWrite(team),
         rms_norm=norm,
         add_rms_norm=norm.add,

@@ -45,8 +45,8 @@ def linear_int8(arguments: Any, member: int, _members: int) -> None:
             some = min(MAX_ROWS, height - row)
             to = out + ((begin + row) * os + first * WIDTH) * 4
             integer_columns(
-                False, some, count, rounded + row * pairs * 4, pairs, w + first * pairs * 2 * WIDTH, pairs, _PIECE, to,
-                os, 0, scale + first * WIDTH * 4, of_rows + row * 4,
+                some, count, rounded + row * pairs * 4, pairs, w + first * pairs * 2 * WIDTH, pairs, _PIECE, to, os,
+                scale + first * WIDTH * 4, of_rows + row * 4,
             )  # fmt: skip
             if bias != 0:
                 add_bias(to, os, some, bias + first * WIDTH * 4, count * WIDTH)

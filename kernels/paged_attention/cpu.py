@@ -10,13 +10,12 @@ from kernels.cpu.jit import Kernel
 from kernels.cpu.memory import longs
 from kernels.cpu.team import Team, take_task
 from kernels.paged_attention.cpu_chunk import attend_chunk
-from kernels.paged_attention.cpu_chunk_int16 import attend_chunk_int16, chunk_words
 from kernels.paged_attention.cpu_plan import plan
 from kernels.paged_attention.cpu_problem import KEYS, LAYOUT, PART, TASK_WORDS, TILE_ROWS, problem_of, task_at
 from kernels.paged_attention.cpu_single import attend_single, combine
 
 
-def _attend_float32(arguments: Any, member: int, _members: int) -> None:
+def _attend(arguments: Any, member: int, _members: int) -> None:
     """Take tasks until there are no more."""
     p = problem_of(arguments)
     count = longs(p.counts, 2)[0]
@@ -31,37 +30,17 @@ def _attend_float32(arguments: Any, member: int, _members: int) -> None:
         index = take_task(p.control)
 
 
-def _attend_int16(arguments: Any, member: int, _members: int) -> None:
-    """As ``_attend_float32``; a kernel of its own, as each takes many seconds to compile."""
-    p = problem_of(arguments)
-    count = longs(p.counts, 2)[0]
-    scratch = p.scratch + member * p.scratch_size * 4
-    index = take_task(p.control)
-    while index < count:
-        task = task_at(p, index)
-        if task.rows == 1 and p.invariant == 0:
-            attend_single(p, task, scratch)
-        else:
-            attend_chunk_int16(p, task, scratch)
-        index = take_task(p.control)
-
-
 class CpuPagedAttention:
     """``kernels.paged_attention.reference.paged_attention``, float32.
 
     Work is linear in the keys that rows see. Decode rows are summed in an order that their length alone decides, chunk
     rows in another; with ``invariant`` every row in the chunks' order, whatever its chunk and batch, bit for bit.
-    With ``rounded`` the matrix products of chunks are of whole numbers, 12 bits by 13 (``cpu_chunk_int16``).
     """
 
-    _plan, _combine = Kernel(plan), Kernel(combine)
-    _float32, _int16 = Kernel(_attend_float32), Kernel(_attend_int16)
+    kernels = (Kernel(plan), Kernel(_attend), Kernel(combine))
 
-    def __init__(self, team: Team, invariant: bool = False, rounded: bool = False) -> None:
-        self._team, self._invariant, self._rounded = team, invariant, rounded
-        self._attend = self._int16 if rounded else self._float32
-        for kernel in (self._plan, self._attend, self._combine):
-            kernel.compile()
+    def __init__(self, team: Team, invariant: bool = False) -> None:
+        self._team, self._invariant = team, invariant
         self._counts = torch.zeros(2, dtype=torch.int64)
         self._tasks = torch.empty(0, dtype=torch.int64)
         self._partials, self._scratch = torch.empty(0), torch.empty(0)
@@ -85,8 +64,9 @@ class CpuPagedAttention:
         scratch_size = self._reserve(q.shape, pool.shape, block_tables.shape)
         self._team.keep(self._counts, self._tasks, self._partials, self._scratch)
         sequences, width = block_tables.shape[0], block_tables.stride(0)
+        plan, attend, combine = self.kernels
         self._team.run(
-            self._plan, LAYOUT, self._team.control, q_address, q_row, q_head,
+            plan, LAYOUT, self._team.control, q_address, q_row, q_head,
             pool.data_ptr() + layer * layer_stride * 4, block_stride, part_stride, head_stride, pool.shape[4],
             indices_of(block_tables, torch.int32), width,
             indices_of(query_start, torch.int32), indices_of(kv_lengths, torch.int32), sequences, q.shape[0],
@@ -94,9 +74,9 @@ class CpuPagedAttention:
             self._counts.data_ptr(), self._partials.data_ptr(), self._scratch.data_ptr(), scratch_size,
             int(self._invariant), scale, softcap or 0.0, alone=True,
         )  # fmt: skip
-        self._team.again(self._attend)
+        self._team.again(attend)
         if self._team.recorded or self._counts[1]:
-            self._team.again(self._combine, alone=True)
+            self._team.again(combine, alone=True)
         return out
 
     def _reserve(self, q: torch.Size, pool: torch.Size, tables: torch.Size) -> int:
@@ -109,8 +89,6 @@ class CpuPagedAttention:
         self._partials = _at_least(self._partials, parts * group * (stride + 2))
         tile_rows = tile_queries * group
         scratch_size = tile_rows * (size + KEYS + stride + 2) + KEYS * (size + stride) + 16
-        if self._rounded:
-            scratch_size = max(scratch_size, chunk_words(tile_rows, size))
         self._scratch = _at_least(self._scratch, self._team.num_threads * scratch_size)
         return scratch_size
 

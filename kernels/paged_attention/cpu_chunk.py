@@ -5,19 +5,18 @@ into panels, then two matrix products with the softmax between (the loop order o
 section 3.1, with queries outside).
 """
 
-from typing import Any
-
 import numpy as np
 
 from kernels.cpu.jit import inline
 from kernels.cpu.memory import copy, fill, floats
+from kernels.cpu.softmax_row import softmax_row
 from kernels.cpu.tile import MAX_ROWS, WIDTH, panels_at_once, tile
 from kernels.paged_attention.cpu_problem import KEYS, Problem, Task, key_address, padded, run_length
-from kernels.paged_attention.cpu_softmax import LOWEST, absorb, cap, scale
+from kernels.paged_attention.cpu_softmax import LOWEST, cap, scale
 
 
 @inline
-def fetch_queries(p: Problem, task: Task, queries: int, group: int) -> None:
+def _fetch_queries(p: Problem, task: Task, queries: int, group: int) -> None:
     """Row ``i * group + g`` is head ``g`` of the group of the task's query ``i``, scaled."""
     factor = np.float32(p.scale)
     for i in range(task.rows):
@@ -68,33 +67,27 @@ def _product(
 
 
 @inline
-def seen_of(p: Problem, task: Task, low: int, high: int, query: int) -> Any:
-    """Which of the keys from ``low`` on a task's query sees: from the first to before the end."""
-    # The task ends with the last key that its last row sees, so each row before sees one key less.
-    position = task.high - task.rows + query
-    first = 0 if p.window == 0 else max(0, position - p.window + 1 - low)
-    return first, max(first, min(high, position + 1) - low)
-
-
-@inline
 def _weigh(p: Problem, task: Task, low: int, high: int, scores: int, state: int, sums: int, group: int) -> None:
     """Each row's scores -> weights; 0 where the row sees no key."""
     rows, stride = task.rows * group, padded(p.size)
     for row in range(rows):
-        first, end = seen_of(p, task, low, high, row // group)
-        weights, largest = scores + row * KEYS * 4, state + row * 4
-        if first < end:
-            seen = floats(weights + first * 4, end - first)
-            if p.softcap != 0.0:
-                cap(seen, np.float32(p.softcap))
-            absorb(seen, floats(largest, 1), floats(largest + rows * 4, 1), floats(sums + row * stride * 4, stride))
-        fill(weights, min(first, KEYS), np.float32(0))
-        fill(weights + end * 4, max(0, KEYS - end), np.float32(0))
+        # The task ends with the last key that its last row sees, so each row before sees one key less.
+        position = task.high - task.rows + row // group
+        first = 0 if p.window == 0 else max(0, position - p.window + 1 - low)
+        end = max(first, min(high, position + 1) - low)
+        weights = scores + row * KEYS * 4
+        if first >= end:
+            fill(weights, KEYS, np.float32(0))
+            continue
+        if p.softcap != 0.0:
+            cap(floats(weights + first * 4, end - first), np.float32(p.softcap))
+        factor = softmax_row(weights, first, end, state + row * 4, state + (rows + row) * 4)
+        if factor != np.float32(1):
+            scale(floats(sums + row * stride * 4, stride), factor)
 
 
 @inline
-def store_rows(p: Problem, task: Task, sums: int, total: int, group: int) -> None:
-    """Each row's sum over its total, to where its head's result belongs."""
+def _store(p: Problem, task: Task, sums: int, total: int, group: int) -> None:
     stride = padded(p.size)
     for row in range(task.rows * group):
         head = (task.row + row // group) * p.heads + task.head * group + row % group
@@ -117,7 +110,7 @@ def attend_chunk(p: Problem, task: Task, scratch: int) -> None:
     fill(values, KEYS * stride, np.float32(0))
     fill(state, rows, LOWEST)
     fill(state + rows * 4, rows, np.float32(0))
-    fetch_queries(p, task, scratch, group)
+    _fetch_queries(p, task, scratch, group)
     # Tiles begin at whole multiples, so that a row meets its keys in the same tiles whatever rows are beside it.
     for low in range(task.low // KEYS * KEYS, task.high, KEYS):
         high = min(task.high, low + KEYS)
@@ -125,4 +118,4 @@ def attend_chunk(p: Problem, task: Task, scratch: int) -> None:
         _product(rows, KEYS // WIDTH, scratch, p.size, turned, WIDTH, p.size * WIDTH, p.size, scores, 0)
         _weigh(p, task, low, high, scores, state, sums, group)
         _product(rows, stride // WIDTH, scores, KEYS, values, stride, WIDTH, high - low, sums, 1)
-    store_rows(p, task, sums, state + rows * 4, group)
+    _store(p, task, sums, state + rows * 4, group)
