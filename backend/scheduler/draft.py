@@ -66,6 +66,15 @@ class StepDraft:
         if end == sequence.num_tokens:
             self._population.decode(sequence)
 
+    def clear_the_way(self, sequence: Sequence) -> bool:
+        """Have less urgent decodes sit this step out if the sequence's whole prompt is in it; whether any had to."""
+        chunk = self.chunks[-1] if self.chunks else None
+        if chunk is None or chunk.sequence is not sequence or not chunk.samples or sequence.num_output:
+            return False
+        less = [s for s in self.decodes if s.request.level > sequence.request.level]
+        self._drop_decodes(less)
+        return bool(less)
+
     def can_take_tokens(self, sequence: Sequence) -> bool:
         """Whether less urgent work in the step would make room for the sequence."""
         level = sequence.request.level

@@ -59,6 +59,7 @@ class Scheduler:
         self._step = 0
         self._launched = 0
         self._interrupted_at = -math.inf
+        self._cleared = 0
 
     # --- requests come and go
 
@@ -175,6 +176,9 @@ class Scheduler:
             entry.sequence.first_scheduled = entry.sequence.first_scheduled or now
             admission.entered(entry)
             draft.add_chunk(entry.sequence)
+            # So its first token comes as from an idle server. Never twice running: a stream loses one step at a time.
+            if self._step > self._cleared + 1 and draft.clear_the_way(entry.sequence):
+                self._cleared = self._step
         admission.close()
 
     # --- what a step brought

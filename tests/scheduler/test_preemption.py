@@ -71,7 +71,7 @@ def test_an_urgent_request_takes_step_tokens_from_a_less_urgent_prompt_when_noth
 def test_work_that_sits_a_step_out_keeps_its_blocks_and_goes_on_in_the_next() -> None:
     lab, runners = short_of("step tokens", level=3)
     before = [(s.num_output, list(s.blocks)) for s in runners]
-    lab.add(3, 1, 1)
+    lab.add(5, 1, 1)  # of more than one step: for its whole prompt in one, all would sit out
     lab.step()
     after = [(s.num_output, list(s.blocks)) for s in runners]
     # Three of the six tokens of the step went to the urgent prompt, taken from the newest.

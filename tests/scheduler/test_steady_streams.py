@@ -94,7 +94,8 @@ def test_a_chunk_is_not_cut_when_only_less_urgent_streams_decode_or_there_is_no_
         prompt = lab.add(400, 2, 2)
         plan = lab.step()
         assert [c.num_tokens for c in plan.chunks if c.sequence is prompt] == [400]
-        assert plan.decodes == decoding
+        # The less urgent ones sit the step of a whole prompt out.
+        assert plan.decodes == (decoding if stream_level == 2 else [])
         assert prompt.num_output == 1
 
 
@@ -184,6 +185,28 @@ def test_less_urgent_prompts_lengthen_a_step_with_a_more_urgent_one_by_a_tenth_a
     assert urgent.num_output == 1
     assert [c.num_tokens for c in lab.step().chunks if c.sequence is low] == [300 - chunks[low]]
     lab.run()
+
+
+def test_streams_sit_the_step_of_a_more_urgent_prompt_out_but_no_two_running() -> None:
+    lab, low = streams(8, 3, target=0.0)
+    same = lab.add(4, 600, 1)
+    lab.steps(2)
+    plans = []
+    for _ in range(6):  # an urgent prompt in every step
+        lab.add(20, 1, 1)
+        plans.append(lab.step())
+    assert [c.num_tokens for plan in plans for c in plan.chunks] == [20] * 6
+    assert [sum(s in low for s in plan.decodes) for plan in plans] == [0, 8, 0, 8, 0, 8]
+    assert all(same in plan.decodes for plan in plans)
+
+
+def test_streams_sit_out_for_no_prompt_of_their_own_level_nor_for_one_of_many_steps() -> None:
+    lab, decoding = streams(8, 2, target=0.0)
+    lab.add(20, 1, 2)
+    assert len(lab.step().decodes) == 8
+    lab.add(900, 1, 1)
+    assert [len(plan.decodes) for plan in lab.steps(2)] == [8, 8]
+    assert all(s.num_output > 3 for s in decoding)
 
 
 def test_equally_urgent_prompts_share_a_step_as_its_tokens_allow() -> None:

@@ -34,7 +34,7 @@ def ready(server: RunningServer) -> bool:
 
 def test_sigterm_lets_open_streams_finish_and_refuses_new_requests(smollm2_dir: Path) -> None:
     """What cannot finish within the grace gets an error that says so, not a broken connection."""
-    with RunningServer.start(smollm2_dir, max_batch_size=4, grace_seconds=12) as server:
+    with RunningServer.start(smollm2_dir, max_batch_size=4, grace_seconds=9) as server:
         short, long = stream(server, 150), stream(server, 8000)
         entry = in_background(lambda: ask(server.grpc_url, "tensorrt_llm", **TOKENS))
         time.sleep(1.0)

@@ -79,7 +79,7 @@ def matrix(at_once: int, every_day: set[tuple[int, bool, int]]) -> list[Paramete
 
 @pytest.mark.parametrize(
     ("chunked_server", "stream", "at_once"),
-    matrix(16, every_day={(16, True, 16)}),
+    matrix(16, every_day={(64, True, 16)}),
     indirect=["chunked_server"],
 )
 def test_smollm2_says_what_transformers_says(
