@@ -85,7 +85,8 @@ def test_both_repositories_answer_side_by_side(server: RunningServer) -> None:
 def test_every_family_that_alerts_and_dashboards_ask_for_is_on_the_page(server: RunningServer) -> None:
     asked = set().union(*(families(query) for query in [*dashboard_queries(), *(rule["expr"] for rule in rules())]))
     page = get(server.metrics_url)
-    given = set(re.findall(r"^# TYPE (\S+) ", page, re.MULTILINE))
+    types = dict(re.findall(r"^# TYPE (\S+) (\S+)$", page, re.MULTILINE))
+    given = set(types) | {f"{name}_bucket" for name, kind in types.items() if kind == "histogram"}
     assert asked - OF_A_GPU <= given
     assert len(asked - OF_A_GPU) > 5
 
@@ -94,7 +95,13 @@ def test_locust_counts_what_the_server_counts(server: RunningServer, tmp_path: P
     def requests() -> int:
         return counted(server, "nv_inference_request_success", "ensemble")
 
+    def tokens(level: int) -> int:
+        page = get(server.metrics_url)
+        found = re.search(rf'^inflight_generated_tokens_total{{level="{level}"}} (\d+)$', page, re.MULTILINE)
+        return int(found[1]) if found else 0
+
     before = requests()
+    tokens_before = {level: tokens(level) for level in (1, 2, 3)}
     with running_gateway(server.grpc_url) as gateway:
         flags = ["--gateway-url", gateway.url, "--json", tmp_path / "table.json", "--report", tmp_path / "report.html"]
         done = load(server, "tiny", *map(str, flags))
@@ -109,6 +116,7 @@ def test_locust_counts_what_the_server_counts(server: RunningServer, tmp_path: P
     for level in (1, 2, 3):
         of_level = {door: answers[door, f"request level {level}"] for door, name in answers if name[-1] == str(level)}
         number = sum(line["num_requests"] for line in of_level.values())
+        assert tokens(level) - tokens_before[level] == TOKENS * number
         assert lines["figure", f"ttft level {level}"]["num_requests"] == number
         by_pieces = sum(line["num_requests"] for door, line in of_level.items() if door != "openai")
         assert lines.get(("figure", f"tokens/s level {level}"), NONE)["num_requests"] <= by_pieces
