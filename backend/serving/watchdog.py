@@ -10,7 +10,8 @@ from collections.abc import Callable
 class Watchdog:
     """Calls on_stuck once if ``beats`` stands still for ``limit`` seconds while ``busy`` is true.
 
-    beats: a number that changes with every round of the engine's thread. A limit of 0 means never.
+    beats: a number that changes with every round of the engine's thread. A limit of 0 means never. on_look: called at
+    every look, so that somebody can watch the watchdog.
     """
 
     def __init__(
@@ -20,12 +21,14 @@ class Watchdog:
         busy: Callable[[], bool],
         on_stuck: Callable[[], None],
         limit: float,
+        on_look: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._beats = beats
         self._busy = busy
         self._on_stuck = on_stuck
         self._limit = limit
+        self._on_look = on_look
         self._clock = clock
         self._last = (beats(), clock())
         self._stopping = threading.Event()
@@ -51,6 +54,7 @@ class Watchdog:
 
     def _run(self) -> None:
         while not self._stopping.wait(min(1.0, self._limit / 4)):
+            self._on_look()
             if self.stuck():
                 self._on_stuck()
                 return

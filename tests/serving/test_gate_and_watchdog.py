@@ -73,9 +73,17 @@ def test_an_engine_that_steps_or_has_no_work_is_not_stuck() -> None:
 
 
 def test_the_watchdog_calls_once_and_ends() -> None:
-    called = threading.Event()
-    dog = Watchdog(beats=lambda: 0, busy=lambda: True, on_stuck=called.set, limit=0.05)
+    called, looks = threading.Event(), []
+    dog = Watchdog(
+        beats=lambda: 0,
+        busy=lambda: True,
+        on_stuck=called.set,
+        limit=0.05,
+        on_look=lambda: looks.append(called.is_set()),
+    )
     dog.start()
     assert called.wait(10)
     dog.stop()
+    assert looks
+    assert not any(looks), "whoever watches the watchdog hears of it before the end"
     assert not dog._thread.is_alive()
