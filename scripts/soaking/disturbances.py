@@ -21,7 +21,8 @@ from .traffic import Traffic
 
 ENGINE = "inflight_batcher"
 HICCUP_SECONDS = 1.0
-FULL_SECONDS = 4.0
+FULL_SECONDS = 2.0
+"""Less than the launcher takes to end a server that does not survive it, so that the next one finds room."""
 FLOOD = 80
 SETTLE_SECONDS = 0.5
 """For the launcher to see that something has died."""

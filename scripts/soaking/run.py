@@ -22,6 +22,8 @@ from .traffic import Traffic
 CHAOS, STEADY, QUIET = "chaos", "steady", "quiet"
 QUIET_SECONDS = 120.0
 """For what is under way to end, once nothing more is sent; what has not is lost."""
+HELD_SECONDS = 0.3
+"""For clients that were just about to send."""
 SETTLED_SECONDS = 20.0
 SAMPLE_SECONDS, SHORT_SAMPLE_SECONDS = 5.0, 1.0
 PUBLISHED_SECONDS = 1.0
@@ -127,10 +129,11 @@ def _quiet(traffic: Traffic, sampler: Sampler, subject: Subject) -> Quiet:
     """Hold the clients until nothing is under way. What has no end by then is left open."""
     traffic.hold()
     ledger = sampler.ledger
-    ledger.phase = QUIET
+    time.sleep(HELD_SECONDS)
     deadline = ledger.clock() + QUIET_SECONDS
     while ledger.num_open and ledger.clock() < deadline:
         time.sleep(POLL_SECONDS)
+    ledger.phase = QUIET
     settled = ledger.clock() + SETTLED_SECONDS
     while not EngineFigures.parsed(_page(subject)).idle and ledger.clock() < settled:
         time.sleep(POLL_SECONDS)

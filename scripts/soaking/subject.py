@@ -88,7 +88,7 @@ class Subject:
 
     def ready(self) -> bool:
         """Whether the server says so."""
-        connection = http.client.HTTPConnection(self.host, self.http_port, timeout=5)
+        connection = http.client.HTTPConnection(self.host, self.http_port, timeout=2)
         try:
             connection.request("GET", "/v2/health/ready")
             return connection.getresponse().status == 200

@@ -38,7 +38,7 @@ def server(smollm2_dir: Path) -> Iterator[RunningServer]:
 
 def ready(server: RunningServer) -> bool:
     try:
-        with urllib.request.urlopen(f"{server.http_url}/v2/health/ready", timeout=5) as reply:
+        with urllib.request.urlopen(f"{server.http_url}/v2/health/ready", timeout=2) as reply:
             return bool(reply.status == 200)
     except OSError:
         return False
