@@ -1,22 +1,23 @@
-"""Serve a language model with Triton Server until Ctrl-C.
+"""Serve a language model with Triton Server until Ctrl-C; start it again when it dies.
 
-Prints to standard output once, when the server is ready; everything else goes to standard error. Returns 0 after
+Prints to standard output once, when the server is first ready; everything else goes to standard error. Returns 0 after
 an end that was asked for, and otherwise says why in one line that begins with `error:`.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import sys
 import time
 from pathlib import Path
 
 from launcher import hints, options
 from launcher.errors import LaunchError
+from launcher.ports import Ports
 from launcher.server import Server
 from launcher.stop_signal import StopSignal
-
-POLL_SECONDS = 0.1
+from launcher.supervisor import Supervisor
 
 
 def main() -> int:
@@ -35,14 +36,15 @@ def _serve(arguments: argparse.Namespace) -> int:
     began = time.monotonic()
     chosen = options.server_options(arguments, _checkpoint(arguments))
     stop = StopSignal()
+
+    def make(ports: Ports | None) -> Server:
+        return Server(dataclasses.replace(chosen, ports=ports or chosen.ports))
+
+    def announce(server: Server) -> None:
+        print(hints.ready_message(server, time.monotonic() - began), flush=True)
+
     print(f"starting Triton Server with the models of {chosen.source}", file=sys.stderr)
-    with Server(chosen) as server:
-        if server.wait_ready(stop.requested):
-            print(hints.ready_message(server, time.monotonic() - began), flush=True)
-            _watch(server, stop)
-        print("ending the server (Ctrl-C again: at once)", file=sys.stderr)
-        if not server.stop(stop.urgent, stop.patient()):
-            raise LaunchError("some of the server's processes could not be ended")
+    Supervisor(make, stop, announce, restarts=arguments.restart).run()
     return 0
 
 
@@ -57,13 +59,6 @@ def _checkpoint(arguments: argparse.Namespace) -> Path | None:
         return ensure(arguments.model or options.DEFAULT_MODEL, options.model_cache()).resolve()
     except (ValueError, RuntimeError, OSError) as error:
         raise LaunchError(f"--model: {error}") from error
-
-
-def _watch(server: Server, stop: StopSignal) -> None:
-    """Return when an end is asked for; raise LaunchError when the server or a model dies."""
-    while not stop.requested():
-        server.check()
-        time.sleep(POLL_SECONDS)
 
 
 if __name__ == "__main__":

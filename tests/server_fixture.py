@@ -9,18 +9,18 @@ Options are those of scripts/serve with underscores; `parameter` takes a dict. A
 
 from __future__ import annotations
 
-import re
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from scripts.launcher.hints import READY_LINE
+
 SERVE = Path(__file__).resolve().parents[1] / "scripts" / "serve.py"
-READY = re.compile(r"^ready in .*http://([\d.]+):(\d+)  gRPC [\d.]+:(\d+)  metrics http://[\d.]+:(\d+)", re.MULTILINE)
 
 
 class ServerStartError(AssertionError):
@@ -37,12 +37,20 @@ class RunningServer:
         self.host, self.http_port, self.grpc_port, self.metrics_port = "127.0.0.1", 0, 0, 0
 
     @classmethod
-    def start(cls, model: str | Path | None = None, *, ready_timeout: float = 180.0, **options: Any) -> RunningServer:
+    def start(
+        cls,
+        model: str | Path | None = None,
+        *,
+        ready_timeout: float = 180.0,
+        within: Sequence[str] = (),
+        **options: Any,
+    ) -> RunningServer:
         """Start a server and wait until it serves; raises ServerStartError with the log otherwise.
 
-        `model` is serve's --model. Ports are free ones unless options name them.
+        `model` is serve's --model. Ports are free ones unless options name them. within: a command that is given the
+        launcher's as its arguments and becomes it.
         """
-        server = cls(*_spawn(command_line(model, **options)))
+        server = cls(*_spawn([*within, *command_line(model, **options)]))
         try:
             server._wait_ready(ready_timeout)
         except BaseException:
@@ -101,14 +109,14 @@ class RunningServer:
 
     def _wait_ready(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds
-        while not (found := READY.search(self._read("stdout"))):
+        while not (found := READY_LINE.search(self._read("stdout"))):
             if self.process.poll() is not None:
                 raise ServerStartError(f"serve ended with code {self.process.returncode}:\n{self.log()}")
             if time.monotonic() > deadline:
                 raise ServerStartError(f"not ready after {seconds:.0f} s:\n{self.log()}")
             time.sleep(0.05)
-        self.host = found[1]
-        self.http_port, self.grpc_port, self.metrics_port = (int(found[group]) for group in (2, 3, 4))
+        self.host = found["host"]
+        self.http_port, self.grpc_port, self.metrics_port = (int(found[name]) for name in ("http", "grpc", "metrics"))
 
     def _read(self, stream: str) -> str:
         return Path(self._directory.name, stream).read_text(errors="replace")

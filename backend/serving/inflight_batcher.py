@@ -24,6 +24,7 @@ from backend.serving.extra_outputs import ExtraOutputs
 from backend.serving.gate import Gate
 from backend.serving.guide_workers import GuideWorkers
 from backend.serving.guided_inputs import GuideText
+from backend.serving.heartbeat import Heartbeat
 from backend.serving.inputs import Inputs
 from backend.serving.metrics.alias_families import ALIAS_FAMILIES
 from backend.serving.metrics.counts import EngineCounts
@@ -93,11 +94,13 @@ class InflightBatcher:
             page,
             config.metrics_interval_ms / 1e3,
         )
+        self._heartbeat = Heartbeat(config.control_dir, config.stuck_seconds)
         self._watchdog = Watchdog(
             beats=lambda: self._engine.beats,
             busy=lambda: self._engine.busy,
             on_stuck=lambda: self._engine.give_up("the engine is stuck; the model must be loaded again"),
             limit=config.stuck_seconds,
+            on_look=self._heartbeat.beat,
         )
         self._guides = GuideWorkers(compiler, self._engine.cancel)
         self._requests = OpenRequests(self._guides.cancel, config.cancel_poll_ms / 1e3)
@@ -230,6 +233,7 @@ class InflightBatcher:
         """Unload: the step under way ends, open requests get an error, threads are joined."""
         self._gate.release()
         self._watchdog.stop()
+        self._heartbeat.close()
         self._drain.close()
         self._guides.close()
         self._engine.stop()

@@ -6,11 +6,17 @@ import threading
 import time
 from collections.abc import Callable
 
+_LATE_LOOKS = 2
+"""A look that comes later than after so many intervals comes late since nothing ran."""
+
 
 class Watchdog:
     """Calls on_stuck once if ``beats`` stands still for ``limit`` seconds while ``busy`` is true.
 
-    beats: a number that changes with every round of the engine's thread. A limit of 0 means never.
+    Seconds in which this process itself did not run, as on a machine that was suspended, are not among them.
+
+    beats: a number that changes with every round of the engine's thread. A limit of 0 means never. on_look: called at
+    every look, so that somebody can watch the watchdog.
     """
 
     def __init__(
@@ -20,14 +26,17 @@ class Watchdog:
         busy: Callable[[], bool],
         on_stuck: Callable[[], None],
         limit: float,
+        on_look: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._beats = beats
         self._busy = busy
         self._on_stuck = on_stuck
         self._limit = limit
+        self._on_look = on_look
         self._clock = clock
-        self._last = (beats(), clock())
+        self._interval = min(1.0, limit / 4)
+        self._beat, self._looked, self._still = beats(), clock(), 0.0
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
 
@@ -44,13 +53,15 @@ class Watchdog:
 
     def stuck(self) -> bool:
         """Look once."""
-        beats, now = self._beats(), self._clock()
-        if beats != self._last[0] or not self._busy():
-            self._last = (beats, now)
-        return now - self._last[1] >= self._limit
+        beat, now = self._beats(), self._clock()
+        waited, self._looked = min(now - self._looked, _LATE_LOOKS * self._interval), now
+        self._still = self._still + waited if beat == self._beat and self._busy() else 0.0
+        self._beat = beat
+        return self._still >= self._limit
 
     def _run(self) -> None:
-        while not self._stopping.wait(min(1.0, self._limit / 4)):
+        while not self._stopping.wait(self._interval):
+            self._on_look()
             if self.stuck():
                 self._on_stuck()
                 return

@@ -39,3 +39,6 @@ def _read(response: http.client.HTTPResponse) -> Generator[dict[str, Any], None,
         if "error" in event:
             raise DoorError(str(event["error"]))
         yield event
+    # http.client takes a connection that ends between two chunks, or too early, for the end of the lines.
+    if response.chunk_left is not None if response.chunked else response.length:
+        raise DoorError("the connection was closed before the answer had ended")

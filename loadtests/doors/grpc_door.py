@@ -20,6 +20,10 @@ class GrpcDoor:
         """`url`: host:port."""
         self._client = Client(url)
 
+    def close(self) -> None:
+        """Close the connection."""
+        self._client.close()
+
     def stream(self, ask: Ask) -> Generator[Piece, None, None]:
         """See Door. The level goes through both doors: the engine's tensor, and the server's own queue."""
         inputs = {

@@ -14,6 +14,8 @@ from .server_binary import ServerBinary
 EXIT_TIMEOUT_SECONDS = 3
 """How long the server waits for running requests once it is told to end; they have been drained before."""
 CONTROL_HEADER = "launcher"
+PRIVATE_APIS = ("shared-memory", "trace", "logging")
+"""Of Triton Server's, by the names that its flags have for them."""
 LOG_LEVELS = ("error", "warning", "info", "verbose")
 
 
@@ -42,9 +44,14 @@ def flags(
     ]
 
 
-def restricted_control(header: str, secret: str) -> list[str]:
-    """Flags that keep model control from everybody who does not send this header with this value."""
-    rule = f"model-repository:{header}={secret}"
+def restricted(header: str, secret: str, *, model_control: bool) -> list[str]:
+    """Flags that keep what no client of a language model needs from who does not send this header with this value.
+
+    Registering shared memory is among it: the Python backend's own regions, through which a stub gets its requests,
+    could be registered by their names, too. model_control: whether loading and unloading is everybody's.
+    """
+    apis = [*PRIVATE_APIS, *([] if model_control else ["model-repository"])]
+    rule = f"{','.join(apis)}:{header}={secret}"
     return [f"--http-restricted-api={rule}", f"--grpc-restricted-protocol={rule}"]
 
 

@@ -12,3 +12,7 @@ class LaunchError(Exception):
     def __init__(self, message: str, exit_code: int = 1) -> None:
         super().__init__(" ".join(message.split()))
         self.exit_code = exit_code
+
+
+class LeftoversError(LaunchError):
+    """A server that could not be ended; none can be started in its place."""

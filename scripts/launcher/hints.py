@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 
 from .server import Server
 
 ENTRY = "ensemble"
+READY_LINE = re.compile(
+    r"^ready in .*http://(?P<host>[\d.]+):(?P<http>\d+)  gRPC [\d.]+:(?P<grpc>\d+)  metrics http://[\d.]+:(?P<metrics>\d+)",
+    re.MULTILINE,
+)
+"""The first line of `ready_message`, for programs that start a launcher."""
 EXAMPLE = {"text_input": "The capital of France is", "max_tokens": 16}
 
 

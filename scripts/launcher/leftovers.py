@@ -35,6 +35,12 @@ def marked_processes(mark: str) -> list[int]:
     return [int(entry) for entry in os.listdir("/proc") if entry.isdigit() and needle in _environment(entry)]
 
 
+def mark_in(pid: str) -> str:
+    """The mark that a process carries; empty when it carries none, or is gone."""
+    prefix = f"{MARK_VARIABLE}=".encode()
+    return next((line.removeprefix(prefix).decode() for line in _environment(pid) if line.startswith(prefix)), "")
+
+
 def _environment(pid: str) -> list[bytes]:
     try:
         return Path("/proc", pid, "environ").read_bytes().split(b"\0")
@@ -42,7 +48,7 @@ def _environment(pid: str) -> list[bytes]:
         return []
 
 
-def _roots(pids: list[int]) -> list[int]:
+def roots(pids: list[int]) -> list[int]:
     """Those whose parent is not among `pids`: the server while it lives, afterwards the orphaned stubs."""
     return [pid for pid in pids if parent_of(pid) not in pids]
 
@@ -56,7 +62,7 @@ def parent_of(pid: int) -> int | None:
         return None
 
 
-def _send(mark: str, pid: int, number: int) -> None:
+def send(mark: str, pid: int, number: int) -> None:
     """Send a signal; the descriptor is taken before the mark is read again, so a reused pid is never hit."""
     with contextlib.suppress(ProcessLookupError):
         descriptor = os.pidfd_open(pid)
@@ -78,8 +84,8 @@ def end_processes(mark: str, grace: float, hurry: Callable[[], bool] = _never) -
 
 def ask_to_end(mark: str) -> None:
     """Send SIGTERM to the server, or to its stubs if it is gone."""
-    for pid in _roots(marked_processes(mark)):
-        _send(mark, pid, signal.SIGTERM)
+    for pid in roots(marked_processes(mark)):
+        send(mark, pid, signal.SIGTERM)
 
 
 def kill(mark: str) -> bool:
@@ -87,7 +93,7 @@ def kill(mark: str) -> bool:
     deadline = time.monotonic() + KILL_SECONDS
     while (pids := marked_processes(mark)) and time.monotonic() < deadline:
         for pid in pids:
-            _send(mark, pid, signal.SIGKILL)
+            send(mark, pid, signal.SIGKILL)
         time.sleep(POLL_SECONDS)
     return not pids
 

@@ -56,6 +56,12 @@ def _add_network_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="let whoever reaches the server unload and load models through its API",
     )
+    parser.add_argument(
+        "--no-restart",
+        dest="restart",
+        action="store_false",
+        help="end when the server or a model's process dies, in place of starting it again",
+    )
     parser.add_argument("--log-level", choices=LOG_LEVELS, default="warning", help="(%(default)s)")
 
 

@@ -17,6 +17,7 @@ from types import TracebackType
 
 from . import command, drain, leftovers, ports, repository, server_binary
 from .errors import LaunchError
+from .pulse import Pulse
 from .server_log import ServerLog
 from .stubs import StubWatch
 
@@ -72,6 +73,7 @@ class Server:
         self.models: list[str] = []
         self._control = (command.CONTROL_HEADER, secrets.token_hex(16))
         self._drain: drain.Drain | None = None
+        self._pulse: Pulse | None = None
         self._grace = GRACE_LOADING
         self._ending = contextlib.ExitStack()
 
@@ -103,7 +105,7 @@ class Server:
         return gone
 
     def check(self) -> None:
-        """Raise LaunchError when a server that was ready has died, or a model's process has.
+        """Raise LaunchError when a server that was ready or a model's process has died, or the engine's stands still.
 
         The error's exit code is the server's, 128 + n for signal n.
         """
@@ -114,6 +116,9 @@ class Server:
         if dead := self._died():
             self._grace = GRACE_FAILED
             raise LaunchError(f"{', '.join(dead)}: the model's process died (often for want of memory)")
+        if self._pulse and (silence := self._pulse.lost()):
+            self._grace = GRACE_FAILED
+            raise LaunchError(f"{ENGINE}: the model's process has stood still for {silence:.0f} s (stuck_seconds)")
         if self.options.model_control and time.monotonic() > self._look_again:
             self._look()
 
@@ -157,13 +162,14 @@ class Server:
         parameters = options.parameters
         if ENGINE in parameters:
             self._drain = drain.Drain(workspace / "control")
+            self._pulse = Pulse(self._drain.directory)
             parameters = repository.with_parameter(parameters, ENGINE, "control_dir", str(self._drain.directory))
         self.models = repository.render(options.source, self._repository, parameters, options.max_queue_size)
         self.models += repository.beside(options.beside, self.models)
         binary = server_binary.find(workspace)
         undo.enter_context(_watchdog(self.mark, workspace))
         flags = command.flags(binary, self._repositories, address, self.ports, options.log_level, self.mark)
-        flags += [] if options.model_control else command.restricted_control(*self._control)
+        flags += command.restricted(*self._control, model_control=options.model_control)
         threads = options.threads or command.available_cores()
         self._process = _spawn(flags, command.environment(binary, threads, self.mark))
         undo.callback(self._process.wait)

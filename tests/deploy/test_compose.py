@@ -104,6 +104,8 @@ def test_the_servers_command_is_one_that_serve_takes(name):
     assert (program, script) == ("python3", "scripts/serve.py")
     chosen = options.parse(words)
     assert chosen.host == "0.0.0.0"
+    assert not chosen.restart, "one alone starts it again, and that is compose"
+    assert service["restart"] == "unless-stopped"
     inside = {int(port.rsplit(":", 1)[1]) for port in service["ports"]}
     assert inside == {chosen.http_port, chosen.grpc_port, chosen.metrics_port}
     mounted = {mount.split(":")[1] for mount in service["volumes"]}

@@ -1,11 +1,15 @@
 """Prometheus's and Grafana's files; promtool's own word where it is."""
 
 import json
+import re
 import shutil
 import subprocess
 
 import pytest
 import yaml
+
+from backend.serving.metrics.engine_families import ENGINE_FAMILIES
+from backend.serving.metrics.family import Kind
 
 from .compose_file import ROOT, services
 from .queries import dashboard_queries, families, rules
@@ -52,6 +56,25 @@ def test_families_are_found_in_a_query():
     rates = 'sum by (model) (rate(nv_a_b{model="nv_x"}[5m])) / on (model) vllm:c'
     query = f"{rates} > 0 and increase(inflight_d_total[5m]) == 0"
     assert families(query) == {"nv_a_b", "vllm:c", "inflight_d_total"}
+
+
+def lines_of(family):
+    """Name on the page -> label names of each series there."""
+    own = {"model", "version", *family.labels}
+    if family.kind is not Kind.HISTOGRAM:
+        return {family.name: own}
+    return {f"{family.name}_bucket": own | {"le"}, f"{family.name}_sum": own, f"{family.name}_count": own}
+
+
+def test_what_is_asked_of_the_engine_is_what_it_publishes_with_the_same_labels():
+    published = {name: labels for family in ENGINE_FAMILIES for name, labels in lines_of(family).items()}
+    asked = set().union(*(families(query) for query in [*dashboard_queries(), *(rule["expr"] for rule in rules())]))
+    of_engine = {name for name in asked if name.startswith("inflight_")}
+    assert len(of_engine) > 10
+    assert of_engine <= published.keys()
+    tried = (PROMETHEUS / "engine_alerts_test.yml").read_text()
+    for name, labels in re.findall(r"'(inflight_\w+){(.*?)}'", tried):
+        assert set(re.findall(r"(\w+)=", labels)) == published[name] | {"instance"}, name
 
 
 def test_every_file_of_rules_is_read():

@@ -33,6 +33,21 @@ def test_an_automatic_pool_is_a_share_of_what_is_free(fraction: float, free: int
     assert sizing.usable_blocks(knobs, MODEL, LAYOUT, free, 0.9) == blocks
 
 
+def test_of_two_on_one_device_the_second_takes_its_share_of_what_the_first_has_left() -> None:
+    knobs, free = config(kv_cache_free_gpu_mem_fraction=0.5), 100 * BLOCK
+    first = sizing.usable_blocks(knobs, MODEL, LAYOUT, free, 0.9)
+    second = sizing.usable_blocks(knobs, MODEL, LAYOUT, free - first * BLOCK, 0.9)
+    assert (first, second) == (50, 25)
+
+
+def test_more_host_memory_than_there_is_is_refused_and_none_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sizing, "available_memory", lambda: 7 * BLOCK)
+    assert sizing.host_slots(config(), LAYOUT) == 0
+    assert sizing.host_slots(config(kv_cache_host_memory_bytes=BLOCK - 1), LAYOUT) == 0
+    with pytest.raises(ConfigError, match="kv_cache_host_memory_bytes needs"):
+        sizing.host_slots(config(kv_cache_host_memory_bytes=8 * BLOCK), LAYOUT)
+
+
 def test_a_pool_that_was_asked_for_is_made_or_refused() -> None:
     knobs = config(max_tokens_in_paged_kv_cache=161)
     assert sizing.usable_blocks(knobs, MODEL, LAYOUT, 11 * BLOCK, 0.9) == 11

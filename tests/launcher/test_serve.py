@@ -4,22 +4,35 @@ from __future__ import annotations
 
 import contextlib
 import json
-import re
 import signal
 import socket
 import subprocess
 import tempfile
 import threading
 import time
+import urllib.error
 import urllib.request
 from pathlib import Path
 
 import pytest
+import tritonclient.grpc as grpcclient
+from tritonclient.utils import InferenceServerException
 
 from scripts.launcher import leftovers
+from scripts.launcher.from_outside import mark_of, server_of, stub_of
 from tests.server_fixture import RunningServer, ServerStartError, command_line
 
-from .tiny_models import ANSWER_CONFIG, ANSWERS, BUSY, DIES_LOADING, LOADS_SLOWLY, REFUSES, add_model
+from .tiny_models import (
+    ANSWER_CONFIG,
+    ANSWERS,
+    BUSY,
+    DIES_LOADING,
+    FAILS,
+    LOADS_SLOWLY,
+    REFUSES,
+    WARM_CONFIG,
+    add_model,
+)
 
 pytestmark = pytest.mark.server
 
@@ -29,18 +42,6 @@ def _ask_echo(server, words):
     body = json.dumps({"inputs": [tensor]}).encode()
     with urllib.request.urlopen(f"{server.http_url}/v2/models/echo/infer", body, timeout=60) as reply:
         return json.load(reply)["outputs"][0]["data"]
-
-
-def _mark(launcher_pid):
-    """The mark of the launcher's server, read from the environment of its children."""
-    pattern = re.compile(f"{leftovers.MARK_VARIABLE}=([^\0]+)".encode())
-    deadline = time.monotonic() + 20
-    while time.monotonic() < deadline:
-        for child in Path(f"/proc/{launcher_pid}/task/{launcher_pid}/children").read_text().split():
-            if found := pattern.search(Path(f"/proc/{child}/environ").read_bytes()):
-                return found[1].decode()
-        time.sleep(0.02)
-    raise AssertionError("the launcher started no server")
 
 
 def _left(mark):
@@ -78,7 +79,7 @@ def test_two_servers_serve_side_by_side_and_leave_nothing(tmp_path):
         assert _ask_echo(two, words) == words
         with urllib.request.urlopen(one.metrics_url) as page:
             assert "nv_inference_request_success" in page.read().decode()
-        marks = [_mark(server.process.pid) for server in (one, two)]
+        marks = [mark_of(server.process.pid) for server in (one, two)]
         assert len(leftovers.marked_processes(marks[0])) >= 2  # the detector below sees what it should
         assert leftovers.shared_memory(marks[0])
         assert one.stop(signal.SIGTERM) == 0
@@ -120,6 +121,14 @@ def test_a_config_that_the_server_refuses_is_the_error(tmp_path):
     assert len(lines) == 2
 
 
+@pytest.mark.nightly
+def test_a_model_whose_warm_up_fails_is_never_ready(tmp_path):
+    code, lines = _failed_start(add_model(tmp_path, "cold", FAILS, WARM_CONFIG))
+    assert code == 1
+    assert lines[1].startswith("error: cold: ")
+    assert "no such weights" in lines[-1]
+
+
 def test_a_missing_repository_is_told(tmp_path):
     code, lines = _failed_start(tmp_path / "nowhere")
     assert code == 1
@@ -130,7 +139,7 @@ def test_ctrl_c_ends_a_server_whose_stub_is_busy_within_ten_seconds(tmp_path):
     flag = tmp_path / "busy"
     repository = add_model(tmp_path / "repository", "echo", BUSY.format(flag=str(flag)))
     with RunningServer.start(model_repository=repository) as server:
-        mark = _mark(server.process.pid)
+        mark = mark_of(server.process.pid)
         threading.Thread(target=_swallow, args=(_ask_echo, server, ["x"]), daemon=True).start()
         while not flag.exists():
             time.sleep(0.05)
@@ -143,7 +152,7 @@ def test_ctrl_c_ends_a_server_whose_stub_is_busy_within_ten_seconds(tmp_path):
 def test_ctrl_c_while_a_model_loads_ends_at_once(tmp_path):
     repository = add_model(tmp_path, "slow", LOADS_SLOWLY)
     launcher = subprocess.Popen(command_line(model_repository=repository), stderr=subprocess.DEVNULL)
-    mark = _mark(launcher.pid)
+    mark = mark_of(launcher.pid)
     while len(leftovers.marked_processes(mark)) < 2:  # the server and the stub that sleeps in initialize()
         time.sleep(0.05)
     launcher.send_signal(signal.SIGINT)
@@ -153,16 +162,15 @@ def test_ctrl_c_while_a_model_loads_ends_at_once(tmp_path):
 
 def test_a_killed_launcher_takes_its_server_with_it(tmp_path):
     with RunningServer.start(model_repository=add_model(tmp_path, "echo")) as server:
-        mark = _mark(server.process.pid)
+        mark = mark_of(server.process.pid)
         assert server.stop(signal.SIGKILL) == -signal.SIGKILL
         _wait_until_nothing_is_left(mark, 6)
 
 
 def test_a_server_that_dies_is_reported_with_its_signal(tmp_path):
-    with RunningServer.start(model_repository=add_model(tmp_path, "echo")) as server:
-        mark = _mark(server.process.pid)
-        (root,) = leftovers._roots(leftovers.marked_processes(mark))
-        leftovers._send(mark, root, signal.SIGKILL)
+    with RunningServer.start(model_repository=add_model(tmp_path, "echo"), no_restart=True) as server:
+        mark = mark_of(server.process.pid)
+        leftovers.send(mark, server_of(mark), signal.SIGKILL)
         assert server.process.wait(15) == 128 + signal.SIGKILL
         assert server.log().splitlines()[-1] == "error: the server ended unexpectedly (signal SIGKILL)"
         assert _left(mark) == NOTHING
@@ -170,29 +178,89 @@ def test_a_server_that_dies_is_reported_with_its_signal(tmp_path):
 
 def test_a_model_whose_process_dies_later_is_named_and_ends_the_server(tmp_path):
     add_model(tmp_path, "other")
-    with RunningServer.start(model_repository=add_model(tmp_path, "echo")) as server:
-        mark = _mark(server.process.pid)
-        pids = leftovers.marked_processes(mark)
-        (stub,) = (pid for pid in pids if b"models/echo/1/model.py" in Path(f"/proc/{pid}/cmdline").read_bytes())
-        leftovers._send(mark, stub, signal.SIGKILL)
+    with RunningServer.start(model_repository=add_model(tmp_path, "echo"), no_restart=True) as server:
+        mark = mark_of(server.process.pid)
+        leftovers.send(mark, stub_of(mark, "echo"), signal.SIGKILL)
         assert server.process.wait(15) == 1
         assert server.log().splitlines()[-1].startswith("error: echo: the model's process died")
         assert _left(mark) == NOTHING
 
 
+def _until_it_answers(server, words, seconds=30):
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        with contextlib.suppress(OSError):
+            return _ask_echo(server, words)
+        time.sleep(0.05)
+    raise AssertionError(server.log())
+
+
+@pytest.mark.parametrize(
+    ("part", "told"),
+    [
+        ("echo", "echo: the model's process died (often for want of memory)"),
+        pytest.param("", "the server ended unexpectedly (signal SIGKILL)", marks=pytest.mark.nightly),
+    ],
+)
+def test_a_server_whose_parts_die_is_started_again_on_the_same_ports_and_leaves_nothing(tmp_path, part, told):
+    with RunningServer.start(model_repository=add_model(tmp_path, "echo")) as server:
+        first = mark_of(server.process.pid)
+        leftovers.send(first, stub_of(first, part) if part else server_of(first), signal.SIGKILL)
+        second = mark_of(server.process.pid, other_than=first)
+        assert _until_it_answers(server, ["again"]) == ["again"]
+        assert _left(first) == NOTHING
+        assert server.announcement().count("ready in") == 1
+        assert server.stop(signal.SIGTERM) == 0
+    restarts = [line for line in server.log().splitlines() if "starting the server again" in line]
+    assert [line.partition("; ")[0] for line in restarts] == [told]
+    assert [_left(mark) for mark in (first, second)] == [NOTHING] * 2
+
+
 def test_models_of_a_second_repository_are_served_and_watched_too(tmp_path):
     beside = add_model(tmp_path / "beside", "other")
     repository = add_model(tmp_path / "repository", "echo")
-    with RunningServer.start(model_repository=repository, also_serve=beside) as server:
-        mark = _mark(server.process.pid)
+    with RunningServer.start(model_repository=repository, also_serve=beside, no_restart=True) as server:
+        mark = mark_of(server.process.pid)
         assert _ask_echo(server, ["x"]) == ["x"]
         assert "models: echo, other" in server.announcement()
-        pids = leftovers.marked_processes(mark)
-        (stub,) = (pid for pid in pids if b"beside/other/1/model.py" in Path(f"/proc/{pid}/cmdline").read_bytes())
-        leftovers._send(mark, stub, signal.SIGKILL)
+        leftovers.send(mark, stub_of(mark, "other"), signal.SIGKILL)
         assert server.process.wait(15) == 1
         assert server.log().splitlines()[-1].startswith("error: other: the model's process died")
         assert _left(mark) == NOTHING
+
+
+def _status(server, path, body=None):
+    try:
+        with urllib.request.urlopen(f"{server.http_url}/v2/{path}", body, timeout=10) as reply:
+            return reply.status
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+def _is_refused(call):
+    try:
+        call()
+    except InferenceServerException as error:
+        return "restricted" in error.message()
+    return False
+
+
+@pytest.mark.parametrize("model_control", [False, pytest.param(True, marks=pytest.mark.nightly)])
+def test_what_no_client_needs_is_kept_from_everybody(tmp_path, model_control):
+    options = {"model_control": True} if model_control else {}
+    with RunningServer.start(model_repository=add_model(tmp_path, "echo"), **options) as server:
+        for private in ("systemsharedmemory/status", "cudasharedmemory/status", "trace/setting", "logging"):
+            assert _status(server, private) == 403, private
+        assert _status(server, "repository/models/echo/load", b"{}") == (200 if model_control else 403)
+        for public in ("health/ready", "models/echo", "models/echo/config", "models/stats"):
+            assert _status(server, public) == 200, public
+        with grpcclient.InferenceServerClient(server.grpc_url) as client:
+            assert _is_refused(client.get_system_shared_memory_status)
+            assert _is_refused(client.get_trace_settings)
+            assert _is_refused(client.get_log_settings)
+            assert _is_refused(lambda: client.load_model("echo")) == (not model_control)
+            assert client.is_server_ready()
+        assert _ask_echo(server, ["still served"]) == ["still served"]
 
 
 def test_the_printed_commands_work_as_they_stand(tmp_path):

@@ -69,6 +69,23 @@ ANSWERS = """
         return answers
 """
 
+FAILS = """
+    def execute(self, requests):
+        raise ValueError("no such weights")
+"""
+
+WARM_CONFIG = """
+backend: "python"
+max_batch_size: 1
+input [ { name: "x" data_type: TYPE_FP32 dims: [ 1 ] } ]
+output [ { name: "x" data_type: TYPE_FP32 dims: [ 1 ] } ]
+model_warmup [ {
+  name: "first"
+  batch_size: 1
+  inputs { key: "x" value { data_type: TYPE_FP32 dims: [ 1 ] zero_data: true } }
+} ]
+"""
+
 HEAD = "import numpy as np\nimport triton_python_backend_utils as pb\n\n\nclass TritonPythonModel:"
 
 ECHO_CONFIG = """

@@ -5,6 +5,7 @@ and the server counts the requests itself.
 """
 
 import json
+import math
 import re
 import shutil
 import subprocess
@@ -22,6 +23,7 @@ from tests.deploy.compose_file import ROOT, services
 from tests.deploy.prometheus_process import running_prometheus
 from tests.deploy.queries import dashboard_queries, families, rules
 from tests.gateway.gateway_process import running_gateway
+from tests.metrics_page import Page, settled
 from tests.server_fixture import RunningServer
 from tests.triton_client import ask
 
@@ -34,14 +36,23 @@ OF_A_GPU = {"nv_gpu_utilization", "nv_gpu_memory_used_bytes"}
 
 
 @pytest.fixture(scope="module")
-def server(smollm2_dir: Path) -> Iterator[RunningServer]:
+def trace_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("trace") / "steps.jsonl"
+
+
+@pytest.fixture(scope="module")
+def server(smollm2_dir: Path, trace_file: Path) -> Iterator[RunningServer]:
     """The command of the service server-cpu, with what it mounts at its place here and on free ports."""
     service = services()["server-cpu"]
     mounts = {mount.split(":")[1]: ROOT / mount.split(":")[0] for mount in service["volumes"] if mount.startswith(".")}
     chosen = options.parse(service["command"][2:])
     (beside,) = (mounts[str(place)] for place in chosen.also_serve)
     yield from RunningServer.fixture(
-        smollm2_dir, device=chosen.device, max_queue_size=chosen.max_queue_size, also_serve=beside
+        smollm2_dir,
+        device=chosen.device,
+        max_queue_size=chosen.max_queue_size,
+        also_serve=beside,
+        parameter={"step_trace_file": trace_file},
     )
 
 
@@ -57,11 +68,29 @@ def counted(server: RunningServer, family: str, model: str) -> int:
     return sum(map(int, lines))
 
 
+def steps(trace_file: Path) -> list[dict[str, Any]]:
+    """The engine's own record of what each step computed."""
+    return [json.loads(line) for line in trace_file.read_text().splitlines()]
+
+
+def computed(found: list[dict[str, Any]]) -> int:
+    """Positions that were computed, or found in the prefix cache, of all requests."""
+    ends: dict[int, int] = {}
+    for step in found:
+        for request, first, count in step["work"]:
+            ends[request] = max(ends.get(request, 0), first + count)
+    return sum(ends.values())
+
+
 def word_count(server: RunningServer, text: str) -> Any:
     tensor = {"name": "text", "shape": [1, 1], "datatype": "BYTES", "data": [text]}
     url = f"{server.http_url}/v2/models/word_count/infer"
     with urllib.request.urlopen(url, json.dumps({"inputs": [tensor]}).encode(), timeout=60) as reply:
         return json.load(reply)["outputs"][0]["data"]
+
+
+def finite(sample: dict[str, Any]) -> bool:
+    return math.isfinite(float(sample["value"][1]))
 
 
 def load(server: RunningServer, profile: str, *flags: str, seconds: float = 2.0) -> subprocess.CompletedProcess[str]:
@@ -94,7 +123,10 @@ def test_locust_counts_what_the_server_counts(server: RunningServer, tmp_path: P
     def requests() -> int:
         return counted(server, "nv_inference_request_success", "ensemble")
 
-    before = requests()
+    def tokens(page: Page) -> dict[tuple[str, ...], float]:
+        return (page - page_before).by("inflight_generated_tokens_total", "level")
+
+    before, page_before, steps_before = requests(), Page.of(server), len(steps(trace_file))
     with running_gateway(server.grpc_url) as gateway:
         flags = ["--gateway-url", gateway.url, "--json", tmp_path / "table.json", "--report", tmp_path / "report.html"]
         done = load(server, "tiny", *map(str, flags))
@@ -106,13 +138,21 @@ def test_locust_counts_what_the_server_counts(server: RunningServer, tmp_path: P
     assert sum(line["num_requests"] for line in answers.values()) == requests() - before
     for line in answers.values():
         assert line["total_content_length"] == TOKENS * line["num_requests"]
+    generated: dict[tuple[str, ...], float] = {}
     for level in (1, 2, 3):
         of_level = {door: answers[door, f"request level {level}"] for door, name in answers if name[-1] == str(level)}
         number = sum(line["num_requests"] for line in of_level.values())
+        generated[str(level),] = TOKENS * number
         assert lines["figure", f"ttft level {level}"]["num_requests"] == number
         by_pieces = sum(line["num_requests"] for door, line in of_level.items() if door != "openai")
         assert lines.get(("figure", f"tokens/s level {level}"), NONE)["num_requests"] <= by_pieces
     assert "ttft level 1" in (tmp_path / "report.html").read_text()
+    assert settled(server, tokens, generated) == generated
+    page = Page.of(server) - page_before
+    ended = page.value("inflight_requests_total")
+    known = page.value("inflight_prompt_tokens_total") + page.value("inflight_generated_tokens_total")
+    # A request's last token is drawn and never computed with.
+    assert computed(steps(trace_file)[steps_before:]) == known - ended
 
 
 def test_a_threshold_that_is_missed_makes_the_exit_code_one(server: RunningServer, tmp_path: Path) -> None:
@@ -134,6 +174,8 @@ def test_prometheus_scrapes_the_server_and_every_query_of_the_dashboard_has_data
         found = {query: prometheus.ask(query.replace("$__rate_interval", "15s")) for query in queries}
         firing = prometheus.ask("ALERTS")
     assert [query for query, samples in found.items() if not samples] == []
+    of_the_engine = {query: samples for query, samples in found.items() if "inflight_" in str(families(query))}
+    assert [query for query, samples in of_the_engine.items() if not any(map(finite, samples))] == []
     assert found['up{job="triton"}'][0]["value"][1] == "1"
     assert firing == []
     answered = found["sum by (model) (rate(nv_inference_request_success{}[$__rate_interval]))"]

@@ -51,31 +51,54 @@ class Engine:
             clock=lambda: self.now,
         )
 
+    def until(self, now: float) -> bool:
+        """Look every half second until then; whether it was found stuck at the last look."""
+        found = False
+        while self.now < now:
+            self.now = min(self.now + 0.5, now)
+            found = self.dog.stuck()
+        return found
+
 
 def test_an_engine_that_stands_still_with_work_is_stuck_after_the_limit() -> None:
     engine = Engine()
-    engine.now = 9.9
-    assert not engine.dog.stuck()
-    engine.now = 10.0
-    assert engine.dog.stuck()
+    assert not engine.until(9.9)
+    assert engine.until(10.0)
 
 
 def test_an_engine_that_steps_or_has_no_work_is_not_stuck() -> None:
     engine = Engine()
-    engine.now, engine.beats = 9.0, 1
+    engine.until(9.0)
+    engine.beats = 1
+    assert not engine.until(18.0)
+    engine.busy = False
+    assert not engine.until(100.0)
+    engine.busy = True
+    assert not engine.until(109.0)
+    assert engine.until(110.5)
+
+
+def test_a_machine_that_was_suspended_does_not_make_an_engine_stuck() -> None:
+    engine = Engine()
+    engine.until(5.0)
+    engine.now = 5000.0
     assert not engine.dog.stuck()
-    engine.now, engine.busy = 18.0, False
-    assert not engine.dog.stuck()
-    engine.now = 100.0
-    assert not engine.dog.stuck()
-    engine.busy, engine.now = True, 105.0
-    assert not engine.dog.stuck()
+    assert not engine.until(5002.5)
+    assert engine.until(5003.0)
 
 
 def test_the_watchdog_calls_once_and_ends() -> None:
-    called = threading.Event()
-    dog = Watchdog(beats=lambda: 0, busy=lambda: True, on_stuck=called.set, limit=0.05)
+    called, looks = threading.Event(), []
+    dog = Watchdog(
+        beats=lambda: 0,
+        busy=lambda: True,
+        on_stuck=called.set,
+        limit=0.05,
+        on_look=lambda: looks.append(called.is_set()),
+    )
     dog.start()
     assert called.wait(10)
     dog.stop()
+    assert looks
+    assert not any(looks), "whoever watches the watchdog hears of it before the end"
     assert not dog._thread.is_alive()
