@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from .errors import LaunchError
 from .leftovers import MARK_VARIABLE
 from .ports import Ports
 from .server_binary import ServerBinary
@@ -46,6 +47,21 @@ def restricted_control(header: str, secret: str) -> list[str]:
     """Flags that keep model control from everybody who does not send this header with this value."""
     rule = f"model-repository:{header}={secret}"
     return [f"--http-restricted-api={rule}", f"--grpc-restricted-protocol={rule}"]
+
+
+def tracing(endpoint: str, every: int) -> list[str]:
+    """Flags that make the server trace one of so many requests by OpenTelemetry, and pass the context on to models.
+
+    Raises LaunchError if the endpoint is none.
+    """
+    from backend.serving.tracing.export import traces_url  # the engine sends its spans to the same place
+
+    try:
+        url = traces_url(endpoint)
+    except ValueError as error:
+        raise LaunchError(str(error)) from error
+    settings = ["mode=opentelemetry", "level=TIMESTAMPS", f"rate={every}", f"opentelemetry,url={url}"]
+    return [word for setting in settings for word in ("--trace-config", setting)]
 
 
 def _log_flags(level: str) -> list[str]:
