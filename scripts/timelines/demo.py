@@ -38,7 +38,7 @@ SETTINGS = {
     "preemption_mode": "swap",
     "max_step_ms": "0",
 }
-HOST_BLOCKS = 9
+HOST_BLOCKS = 5
 """Room for one of the victims; the other is to be computed again."""
 _SEED = 1
 
