@@ -68,16 +68,22 @@ class View:
         self._console.print(self.picture())
 
     def watch(self) -> None:
-        """Frame after frame. A server that goes away later may come back."""
+        """Frame after frame; into a pipe one below the other. A server that goes away later may come back."""
         self.look()
-        with Live(self.picture(), console=self._console, screen=self._console.is_terminal, auto_refresh=False) as live:
+        if not self._console.is_terminal:
             while True:
-                time.sleep(self._interval)
-                try:
-                    self.look()
-                    live.update(self.picture(), refresh=True)
-                except Unreachable as error:
-                    live.update(self.picture(str(error)), refresh=True)
+                self._console.print(self._next())
+        with Live(self.picture(), console=self._console, screen=True, auto_refresh=False) as live:
+            while True:
+                live.update(self._next(), refresh=True)
+
+    def _next(self) -> RenderableType:
+        time.sleep(self._interval)
+        try:
+            self.look()
+        except Unreachable as error:
+            return self.picture(str(error))
+        return self.picture()
 
     def picture(self, note: str = "") -> RenderableType:
         """What was seen last."""

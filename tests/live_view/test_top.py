@@ -12,7 +12,7 @@ from rich.console import Console
 from scripts.live_view import __main__ as command
 from scripts.live_view.figures import History, Latency, quantile
 from scripts.live_view.frame import CACHED, FREE, USED, bar, frame, sparkline
-from scripts.live_view.scrape import Scrape, difference, parse
+from scripts.live_view.scrape import Scrape, Unreachable, difference, parse
 
 PAGES = [Path(__file__).with_name(name).read_text() for name in ("first.txt", "second.txt")]
 MODEL = "inflight_batcher"
@@ -174,6 +174,29 @@ def test_once_prints_one_frame(url: str, monkeypatch: pytest.MonkeyPatch, capsys
     assert shown.count("slots") == 1
     assert "3 of 4 run" in shown
     assert f"{MODEL}  {url}" in shown
+
+
+def test_a_server_that_goes_away_is_named_in_the_frame_and_one_that_begins_anew_is_noticed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pages: list[str | None] = [PAGES[1], None, PAGES[0], PAGES[1]]
+
+    def fetched(url: str) -> str:
+        if not pages:
+            raise KeyboardInterrupt
+        page = pages.pop(0)
+        if page is None:
+            raise Unreachable("it cannot be read")
+        return page
+
+    monkeypatch.setattr(command, "fetch", fetched)
+    assert run(monkeypatch, "--interval", "0.05") == 130
+    frames = capsys.readouterr().out.split(f"{MODEL}  http")[1:]
+    assert [frame.splitlines()[1].rstrip() for frame in frames] == [
+        "it cannot be read",
+        *["the engine has begun anew 1 time while this view looked"] * 2,
+    ]
+    assert ["steps/s -" in frame for frame in frames] == [True, True, False]
 
 
 def test_a_server_that_is_not_there_is_one_line(
