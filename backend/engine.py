@@ -19,9 +19,9 @@ _MOST_IDLE_PLANS = 1000
 
 
 class StepTrace(NamedTuple):
-    """What a step did, for whoever watches, once its tokens are taken in. A step that failed is not shown.
+    """What a step did, for whoever watches, once its tokens are taken in.
 
-    started: on ``time.perf_counter``. work: (request id, first position, tokens) of each sequence.
+    One that failed or was ended early is not shown. started: on ``time.perf_counter``. work: (request id, first position, tokens) of each sequence.
     """
 
     step: int

@@ -206,7 +206,7 @@ def test_the_page_shows_every_cell_and_its_figures(axis: str, tmp_path: Path, mo
 
 @pytest.mark.nightly
 @pytest.mark.all_cores
-def test_the_demonstration_shows_both_kinds_of_preemption_on_the_real_engine(
+def test_the_demonstration_shows_waiting_and_preemption_on_the_real_engine(
     smollm2_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from scripts.timelines.demo import ARRIVALS, record
@@ -216,7 +216,7 @@ def test_the_demonstration_shows_both_kinds_of_preemption_on_the_real_engine(
     assert [(row.level, row.prompt, row.output) for row in rows] == [(a.level, a.prompt, a.output) for a in ARRIVALS]
     kinds = [(row.level, cell.kind) for row in rows for cell in row.cells]
     assert {level for level, kind in kinds if kind in (Kind.SWAPPED, Kind.DROPPED)} == {3}
-    assert {kind for _, kind in kinds} >= {Kind.SWAPPED, Kind.DROPPED, Kind.AGAIN, Kind.QUEUED}
+    assert {kind for _, kind in kinds} >= {Kind.SWAPPED, Kind.QUEUED, Kind.PROMPT, Kind.DECODE}
     out = tmp_path / "picture.png"
     monkeypatch.setattr("sys.argv", ["timeline", str(tmp_path / "trace"), "--out", str(out)])
     assert command.main() == 0
