@@ -19,9 +19,9 @@ _MOST_IDLE_PLANS = 1000
 
 
 class StepTrace(NamedTuple):
-    """What a step did, for whoever watches, once its tokens are taken in.
+    """What a step did, for whoever watches, once its tokens are taken in; not of one that failed or was ended early.
 
-    One that failed or was ended early is not shown. started: on ``time.perf_counter``. work: (request id, first position, tokens) of each sequence.
+    started: on ``time.perf_counter``. work: (request id, first position, tokens) of each sequence.
     """
 
     step: int
