@@ -114,6 +114,12 @@ class EngineConfig:
         "", lambda v: True, "a directory", "where a launcher says by files that the server is to end; empty = none"
     )
     step_trace_file: str = _knob("", lambda v: True, "a file name", "one JSON line per step is appended; empty = none")
+    otlp_endpoint: str = _knob(
+        "",
+        lambda v: True,
+        "an address",
+        "http://host:port of the OTLP collector that is told of requests; empty = none",
+    )
     metrics: bool = _knob(True, lambda v: True, "true or false", "values of the engine in the server's metrics")
     metrics_aliases: bool = _knob(
         True, lambda v: True, "true or false", "the same values under TensorRT-LLM's and vLLM's names, too"

@@ -19,7 +19,10 @@ _MOST_IDLE_PLANS = 1000
 
 
 class StepTrace(NamedTuple):
-    """What a step did, for whoever watches. work: (request id, first position, tokens) of each sequence."""
+    """What a step did, for whoever watches, once its tokens are taken in; not of one that failed or was ended early.
+
+    started: on ``time.perf_counter``. work: (request id, first position, tokens) of each sequence.
+    """
 
     step: int
     started: float
@@ -123,7 +126,7 @@ class Engine:
             self._in_flight = None
             self.scheduler.finished(launched.plan.step)
             raise StepFailedError(self.scheduler.fail(launched.plan)) from error
-        self._observe(launched)
+        self._in_flight = self._observed(launched)
 
     def step(self) -> list[TokenOutput]:
         """Plan and launch a step, and take in the one before. Returns new tokens and ends. Raises StepFailedError."""
@@ -184,8 +187,7 @@ class Engine:
             tokens = launched.handle.collect()
         except Exception as error:
             raise StepFailedError(self.scheduler.fail(launched.plan)) from error
-        self._observe(launched)
-        return self._commit(launched, tokens)
+        return self._commit(self._observed(launched), tokens)
 
     def _launch(self) -> Launched | None:
         plan = self.scheduler.schedule(self.clock())
@@ -206,14 +208,15 @@ class Engine:
             self.scheduler.finished(plan.step)
         return launched
 
-    def _observe(self, launched: Launched) -> None:
+    def _observed(self, launched: Launched) -> Launched:
+        """A step that has just finished, with its duration."""
         now = time.perf_counter()
         # A step launched ahead began when the one before it ended.
         seconds = now - max(launched.trace.started, self._last_finished)
         self._last_finished = now
         self.scheduler.finished(launched.plan.step)
         self.scheduler.step_time.observe(launched.plan.num_tokens, seconds)
-        self.watch(launched.trace._replace(seconds=seconds))
+        return launched._replace(trace=launched.trace._replace(seconds=seconds))
 
     def _commit(self, done: Launched | None, tokens: SequenceOf[int] | None) -> list[TokenOutput]:
         if done is None or tokens is None:
@@ -223,7 +226,9 @@ class Engine:
             sampling = done.plan.sampling()
             for place, detail in details.items():
                 sampling[place].add_detail(detail)
-        return self.scheduler.commit(done.plan, tokens)
+        outputs = self.scheduler.commit(done.plan, tokens)
+        self.watch(done.trace)
+        return outputs
 
     def check_idle(self) -> None:
         """Raise PoolIntegrityError if blocks are missing although nothing is under way."""

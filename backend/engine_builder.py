@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO, cast
+from typing import cast
 
 import torch
 
 from backend.config import EngineConfig
 from backend.device_choice import chosen_device
-from backend.engine import Engine, StepTrace
+from backend.engine import Engine
 from backend.engine_parts import EngineParts, cpu_parts
 from backend.errors import ConfigError
 from backend.executor.base import Executor, InterruptibleExecutor
@@ -23,6 +21,7 @@ from backend.scheduler.costs import PreemptionCosts, PreemptionMode
 from backend.scheduler.scheduler import Scheduler
 from backend.scheduler.settings import SchedulerSettings
 from backend.scheduler.step_time import StepTime
+from backend.step_trace import StepTraceFile
 
 # The compiled operations bring threads of their own; torch's would spin on the same cores.
 _TORCH_THREADS = 1
@@ -60,9 +59,9 @@ def assembled(config: EngineConfig, model: ModelConfig, parts: EngineParts) -> L
         _measure_costs(config, parts),
     )
     _teach(scheduler.step_time, parts)
-    engine = Engine(
-        scheduler, parts.executor, overlap=config.enable_overlap, ahead=parts.ahead, watch=_step_watch(config)
-    )
+    engine = Engine(scheduler, parts.executor, overlap=config.enable_overlap, ahead=parts.ahead)
+    if config.step_trace_file:
+        StepTraceFile(Path(config.step_trace_file)).attach(engine)
     pool_tokens = (parts.num_blocks - 1) * config.tokens_per_block
     return LoadedEngine(
         engine=engine, model=model, max_seq_len=parts.max_seq_len, pool_tokens=pool_tokens, no_guides=parts.no_guides
@@ -111,15 +110,3 @@ def _teach(step_time: StepTime, parts: EngineParts) -> None:
     """Measure a step of one token and a long one, so that the first requests are cut to size, too."""
     for num_tokens in (1, parts.measured_tokens) * 4:
         step_time.observe(num_tokens, num_tokens * parts.executor.seconds_per_token(num_tokens))
-
-
-def _step_watch(config: EngineConfig) -> Callable[[StepTrace], None]:
-    if not config.step_trace_file:
-        return lambda trace: None
-    file = Path(config.step_trace_file).open("a", buffering=1)  # noqa: SIM115 - open as long as the engine lives
-    return lambda trace: _write_trace(file, trace)
-
-
-def _write_trace(file: TextIO, trace: StepTrace) -> None:
-    """One JSON line: step, seconds, and for each sequence its request id, first position and number of tokens."""
-    file.write(json.dumps(trace._asdict()) + "\n")

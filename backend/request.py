@@ -49,7 +49,8 @@ class Request:
     with each request; the order among equals. arrived: seconds on the scheduler's clock. deadline: seconds on that
     clock after which nobody wants the answer, or None. tenant: whose fair share it uses. salt: prefixes are shared only
     among requests of the same salt. leader: request_id of another request with the same prompt whose computed prompt
-    this one is to share (the further sequences of ``num_return_sequences``), or None.
+    this one is to share (the further sequences of ``num_return_sequences``), or None. trace: the trace context under
+    which its life is told, as a JSON object of W3C's headers, or "".
     """
 
     request_id: int
@@ -63,6 +64,7 @@ class Request:
     salt: str = ""
     leader: int | None = None
     stop_watch: StopWatch | None = None
+    trace: str = ""
 
     @property
     def max_tokens_held(self) -> int:

@@ -10,10 +10,12 @@ A running sequence is prefilling until all its known tokens are planned, then de
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 
 from backend.kv.block_pool import PoolIntegrityError
 from backend.request import FinishReason, Request, Sequence, State
 from backend.scheduler.fair_share import FairShare
+from backend.scheduler.life import Change, LifeWatch, unwatched
 from backend.scheduler.residency import Residency
 from backend.scheduler.settings import SchedulerSettings
 from backend.scheduler.waiting_queue import WaitingQueue
@@ -23,6 +25,7 @@ class Population:
     """Owns the waiting queue, the running sets and the deadlines. Every change of a sequence's state is here.
 
     preemptions: (level, "swap" or "recompute") -> how many there were. num_paused: preempted sequences that wait.
+    watch: is told of each change, when it has been made; it must be quick.
     """
 
     def __init__(self, settings: SchedulerSettings, residency: Residency) -> None:
@@ -32,6 +35,7 @@ class Population:
         self.prefilling: dict[int, Sequence] = {}
         self.num_preemptions = self.num_paused = 0
         self.preemptions: dict[tuple[int, str], int] = {}
+        self.watch: LifeWatch = unwatched
         self._open: dict[int, Sequence] = {}
         self._residency = residency
         self._deadlines: list[tuple[float, int]] = []
@@ -54,6 +58,7 @@ class Population:
         self._open[request.request_id] = sequence
         if request.deadline is not None:
             heapq.heappush(self._deadlines, (request.deadline, request.request_id))
+        self.watch(sequence, Change.QUEUED)
         return sequence
 
     def leader_of(self, sequence: Sequence) -> Sequence | None:
@@ -70,6 +75,7 @@ class Population:
         sequence.state = State.RUNNING
         self.shares.charge(sequence)
         self.prefilling[sequence.request.request_id] = sequence
+        self.watch(sequence, Change.RESUMED if sequence.num_preemptions else Change.ADMITTED)
 
     def decode(self, sequence: Sequence) -> None:
         """All known tokens of a prefilling sequence are planned."""
@@ -97,6 +103,7 @@ class Population:
         kind = sequence.request.level, mode
         self.preemptions[kind] = self.preemptions.get(kind, 0) + 1
         self.waiting.push(sequence)
+        self.watch(sequence, Change.SWAPPED if mode == "swap" else Change.DROPPED)
 
     def end(self, sequence: Sequence, reason: FinishReason, fence: int) -> bool:
         """A sequence ends, in whatever state it is; False if it had ended before."""
@@ -107,13 +114,14 @@ class Population:
         sequence.quiet_until = 0
         sequence.finish_reason = reason
         if state is State.WAITING:
-            self.waiting.discard()
+            self.waiting.discard(sequence)
             self.num_paused -= sequence.num_preemptions > 0
         else:
             self._leave_slot(sequence)
         self._residency.release(sequence, fence)
         self.shares.leave(sequence)
         del self._open[sequence.request.request_id]
+        self.watch(sequence, Change.ENDED)
         return True
 
     def _leave_slot(self, sequence: Sequence) -> None:
@@ -135,6 +143,9 @@ class Population:
         waiting = list(self.waiting)
         if any(s.state is not State.RUNNING for s in self.running) or len(waiting) != len(self.waiting):
             raise PoolIntegrityError("a sequence is in two places, or in none")
+        counted = Counter({level: count for level, count in self.waiting.by_level.items() if count})
+        if counted != Counter(s.request.level for s in waiting):
+            raise PoolIntegrityError("the waiting are miscounted by level")
         if any(s.quiet_until for s in waiting) or any(s.quiet_until > s.limit for s in self.running):
             raise PoolIntegrityError("a sequence takes tokens unseen beyond its length, or while it does not run")
         if set(self.decoding) & set(self.prefilling):

@@ -16,13 +16,14 @@ Rank = tuple[int, float, float, int]
 
 
 class WaitingQueue:
-    """Waiting sequences."""
+    """Waiting sequences. by_level: how many there are of each level that ever had one."""
 
     def __init__(self, shares: FairShare, ageing_seconds: float) -> None:
         self._shares = shares
         self._ageing_seconds = ageing_seconds
         self._heaps: dict[Account, list[tuple[int, Sequence]]] = {}
         self._size = 0
+        self.by_level: dict[int, int] = {}
 
     def __len__(self) -> int:
         return self._size
@@ -35,16 +36,21 @@ class WaitingQueue:
         """Add a waiting sequence; its place follows from level, tenant and arrival."""
         heap = self._heaps.setdefault(account_of(sequence), [])
         heapq.heappush(heap, (sequence.request.arrival, sequence))
-        self._size += 1
+        self._count(sequence, 1)
 
-    def discard(self) -> None:
+    def discard(self, sequence: Sequence) -> None:
         """A waiting sequence has ended. It is dropped from its heap when it comes up."""
-        self._size -= 1
+        self._count(sequence, -1)
+
+    def _count(self, sequence: Sequence, change: int) -> None:
+        level = sequence.request.level
+        self._size += change
+        self.by_level[level] = self.by_level.get(level, 0) + change
 
     def take(self, sequence: Sequence) -> None:
         """Take a candidate out for good. It leaves its heap at once, for it may come back."""
         self.hide(sequence)
-        self._size -= 1
+        self._count(sequence, -1)
 
     def hide(self, sequence: Sequence) -> None:
         """Take a head out of its heap for the rest of this pass, so that who stands behind it comes up."""

@@ -36,6 +36,7 @@ from backend.serving.open_requests import OpenRequests
 from backend.serving.request_parser import SHOWN_NAMES, ParsedRequest, RequestParser
 from backend.serving.response_stream import Failure, ResponseStream
 from backend.serving.sender_pool import SenderPool
+from backend.serving.tracing.tracing import tracing_of
 from backend.serving.triton_io import (
     ServerLog,
     TritonRequest,
@@ -63,6 +64,7 @@ class InflightBatcher:
             check_single_instance(args)
             config = EngineConfig.from_parameters(parameters_of(args))
             ServerLog.install(config.log_level)
+            self._tracing = tracing_of(config.otlp_endpoint)
             loaded = build_engine(config)
             self._token_bytes = TokenBytes.from_directory(Path(config.model_dir))
         except (ValueError, MemoryError, OSError) as error:
@@ -74,6 +76,7 @@ class InflightBatcher:
         self._numbers = itertools.count(1)  # of requests: both their id and their arrival order
         self._counts = EngineCounts(config.priority_levels, loaded.max_seq_len)
         loaded.engine.watch = self._counts.watching(loaded.engine.watch)
+        self._tracing.start(loaded.engine)
         self._start(config, loaded, compiler, ServerPage(args["model_name"], args["model_version"]))
         _log.info(
             "%s: %d slots, pool of %d tokens, at most %d tokens per request",
@@ -185,6 +188,7 @@ class InflightBatcher:
             deadline=arrived + timeout / 1e6 if timeout else None,
             tenant=parsed.tenant,
             salt=parsed.salt,
+            trace=self._tracing.context(request),
         )
         with self._counts.refusals(parsed.level):
             self._scheduler.check_fits(first)
@@ -240,6 +244,7 @@ class InflightBatcher:
         self._requests.close()
         self._senders.stop()
         self._publisher.close()
+        self._tracing.close()
 
 
 def _sibling(first: Request, index: int, number: int, stream: ResponseStream) -> Request:

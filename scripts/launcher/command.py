@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from .errors import LaunchError
 from .leftovers import MARK_VARIABLE
 from .ports import Ports
 from .server_binary import ServerBinary
@@ -53,6 +54,21 @@ def restricted(header: str, secret: str, *, model_control: bool) -> list[str]:
     apis = [*PRIVATE_APIS, *([] if model_control else ["model-repository"])]
     rule = f"{','.join(apis)}:{header}={secret}"
     return [f"--http-restricted-api={rule}", f"--grpc-restricted-protocol={rule}"]
+
+
+def tracing(endpoint: str, every: int) -> list[str]:
+    """Flags that make the server trace one of so many requests by OpenTelemetry, and pass the context on to models.
+
+    Raises LaunchError if the endpoint is none.
+    """
+    from backend.serving.tracing.export import traces_url  # the engine sends its spans to the same place
+
+    try:
+        url = traces_url(endpoint)
+    except ValueError as error:
+        raise LaunchError(str(error)) from error
+    settings = ["mode=opentelemetry", "level=TIMESTAMPS", f"rate={every}", f"opentelemetry,url={url}"]
+    return [word for setting in settings for word in ("--trace-config", setting)]
 
 
 def _log_flags(level: str) -> list[str]:

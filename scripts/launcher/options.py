@@ -62,6 +62,15 @@ def _add_network_options(parser: argparse.ArgumentParser) -> None:
         action="store_false",
         help="end when the server or a model's process dies, in place of starting it again",
     )
+    parser.add_argument(
+        "--otlp-endpoint",
+        default="",
+        metavar="URL",
+        help="tell the OTLP collector at http://host:port of requests, as spans of the server and of the engine",
+    )
+    parser.add_argument(
+        "--trace-every", type=_positive, default=1, metavar="N", help="with it: trace one of N requests (%(default)s)"
+    )
     parser.add_argument("--log-level", choices=LOG_LEVELS, default="warning", help="(%(default)s)")
 
 
@@ -105,6 +114,13 @@ def _count(text: str) -> int:
     return value
 
 
+def _positive(text: str) -> int:
+    value = _count(text)
+    if not value:
+        raise argparse.ArgumentTypeError("0 is too little")
+    return value
+
+
 def _assignment(text: str) -> tuple[str, str]:
     key, separator, value = text.partition("=")
     if not (key and separator):
@@ -131,6 +147,8 @@ def server_options(arguments: argparse.Namespace, model: Path | None) -> ServerO
         threads=arguments.threads,
         grace=arguments.grace_seconds,
         model_control=arguments.model_control,
+        otlp_endpoint=arguments.otlp_endpoint,
+        trace_every=arguments.trace_every,
     )
 
 
@@ -156,6 +174,7 @@ def engine_parameters(arguments: argparse.Namespace, model: Path) -> dict[str, s
         "weight_precision": arguments.weight_precision,
         **({"batch_invariant": "true"} if arguments.batch_invariant else {}),
         "log_level": arguments.log_level,
+        **({"otlp_endpoint": arguments.otlp_endpoint} if arguments.otlp_endpoint else {}),
         **{name: str(value) for name, value in counts.items() if value},
         **dict(arguments.parameter),
     }

@@ -44,7 +44,8 @@ class ServerOptions:
     """What one server serves and where; `threads` 0 means all cores, a port 0 any free one.
 
     beside: further repositories, served as they are. grace: seconds that open requests get to finish when a supervisor
-    ends the server. model_control: whether models can be unloaded and loaded through the server's API.
+    ends the server. model_control: whether models can be unloaded and loaded through the server's API. otlp_endpoint:
+    of the collector that gets the spans of one of ``trace_every`` requests, "" for none.
     """
 
     source: Path
@@ -57,6 +58,8 @@ class ServerOptions:
     threads: int = 0
     grace: float = 25.0
     model_control: bool = False
+    otlp_endpoint: str = ""
+    trace_every: int = 1
 
 
 class Server:
@@ -170,6 +173,7 @@ class Server:
         undo.enter_context(_watchdog(self.mark, workspace))
         flags = command.flags(binary, self._repositories, address, self.ports, options.log_level, self.mark)
         flags += command.restricted(*self._control, model_control=options.model_control)
+        flags += command.tracing(options.otlp_endpoint, options.trace_every) if options.otlp_endpoint else []
         threads = options.threads or command.available_cores()
         self._process = _spawn(flags, command.environment(binary, threads, self.mark))
         undo.callback(self._process.wait)

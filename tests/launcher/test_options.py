@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts.launcher import options
+from scripts.launcher import command, options
+from scripts.launcher.errors import LaunchError
 from scripts.launcher.ports import Ports
 
 from .tiny_models import add_model
@@ -40,12 +41,27 @@ def test_options_become_parameters_of_the_models_that_want_them(tmp_path):
     }
 
 
+def test_with_a_collector_the_engine_and_the_server_are_told_of_it(tmp_path):
+    chosen = _server_options(tmp_path, "--otlp-endpoint", "http://host:4318", "--trace-every", "7")
+    assert chosen.parameters["inflight_batcher"]["otlp_endpoint"] == "http://host:4318"
+    assert command.tracing(chosen.otlp_endpoint, chosen.trace_every) == [
+        *("--trace-config", "mode=opentelemetry"),
+        *("--trace-config", "level=TIMESTAMPS"),
+        *("--trace-config", "rate=7"),
+        *("--trace-config", "opentelemetry,url=http://host:4318/v1/traces"),
+    ]
+    with pytest.raises(LaunchError, match="otlp_endpoint: 'host:4318' is no"):
+        command.tracing("host:4318", 1)
+
+
 def test_ports_and_host_are_the_documented_defaults(tmp_path):
     chosen = _server_options(tmp_path)
     assert (chosen.host, chosen.ports) == ("127.0.0.1", Ports(8000, 8001, 8002))
 
 
-@pytest.mark.parametrize("flags", [["--threads", "-1"], ["--parameter", "novalue"], ["--device", "tpu"]])
+@pytest.mark.parametrize(
+    "flags", [["--threads", "-1"], ["--parameter", "novalue"], ["--device", "tpu"], ["--trace-every", "0"]]
+)
 def test_wrong_options_end_with_a_usage_message(flags, capsys):
     with pytest.raises(SystemExit):
         options.parse(flags)

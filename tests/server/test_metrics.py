@@ -1,6 +1,7 @@
 """Every figure of the metrics page is what the clients, and the engine's trace of its steps, counted."""
 
 import json
+import re
 import time
 import urllib.request
 from collections import Counter
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from scripts.live_view import __main__ as live_view
 from tests.metrics_page import Page, settled
 from tests.server_fixture import RunningServer
 from tests.triton_client import Answer, ask, collect, in_background
@@ -231,3 +233,22 @@ def test_an_http_client_that_asks_is_told_the_load_in_a_header(server: RunningSe
     named = json.loads(header.removeprefix("JSON "))["named_metrics"]
     assert named["max_token_capacity"] == POOL_BLOCKS * BLOCK
     assert 0 <= named["kv_cache_utilization"] <= 1
+
+
+def test_the_live_view_shows_a_busy_server(
+    server: RunningServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = [in_background(lambda: ask(server.grpc_url, **FRANCE, max_tokens=300, ignore_eos=True)) for _ in range(4)]
+    while Page.of(server).value("inflight_waiting_level_sequences", level="2") < 2:
+        time.sleep(0.02)
+    monkeypatch.setattr("sys.argv", ["top", "--url", server.metrics_url, "--once", "--interval", "0.5"])
+    assert live_view.main() == 0
+    shown = capsys.readouterr().out
+    assert f"{SLOTS} of {SLOTS} run" in shown
+    assert "level 1: 0, level 2: 2, level 3: 0" in shown
+    used, cached, free = (int(n) for n in re.findall(r"(\d+) used, (\d+) cached, (\d+) free", shown)[0])
+    assert used > 0
+    assert used + cached + free == POOL_BLOCKS
+    assert float(re.findall(r"generated tokens/s ([\d.]+)", shown)[0]) > 0
+    for thread, _ in asked:
+        thread.join()

@@ -30,6 +30,11 @@ def _preemptions(source: Source) -> list[tuple[tuple[str, ...], Value]]:
     return [((str(level), mode), count) for (level, mode), count in found.items()]
 
 
+def _waiting(source: Source) -> list[tuple[tuple[str, ...], Value]]:
+    found = dict.fromkeys(source.counts.levels.copy(), 0) | source.scheduler.population.waiting.by_level.copy()
+    return [((str(level),), count) for level, count in found.items()]
+
+
 _COUNTER, _GAUGE, _HISTOGRAM = Kind
 
 ENGINE_FAMILIES = (
@@ -41,6 +46,13 @@ ENGINE_FAMILIES = (
         "model (level none: before its level was known). Each sequence of num_return_sequences counts as one; what "
         "Triton Server's own queue refuses or drops is in nv_inference_request_failure.",
         lambda source: source.counts.outcomes().items(),
+    ),
+    Family(
+        "inflight_slots",
+        _GAUGE,
+        (),
+        "Sequences that can run at the same time.",
+        _one(lambda source: source.scheduler.settings.max_batch_size),
     ),
     Family(
         "inflight_running_sequences",
@@ -55,6 +67,13 @@ ENGINE_FAMILIES = (
         (),
         "Sequences in the engine without a slot, preempted ones among them; not those in Triton Server's own queue.",
         _one(lambda source: source.num_held()),
+    ),
+    Family(
+        "inflight_waiting_level_sequences",
+        _GAUGE,
+        ("level",),
+        "The waiting ones by level; without those that arrived since the last step was planned.",
+        _waiting,
     ),
     Family(
         "inflight_swapped_sequences",
