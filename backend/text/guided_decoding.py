@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from backend.errors import ConfigError, InvalidRequest
+from backend.text.guide_size import MAX_ELEMENTS, largest
 from backend.text.tokenizer_file import tokenizer_json
 
 if TYPE_CHECKING:
@@ -66,6 +67,9 @@ class GuideCompiler:
 
     def compile(self, kind: str, text: str) -> CompiledGuide:
         """kind: one of GUIDE_TYPES. Raises InvalidRequest with what the library says of it, or that nothing fits it."""
+        if (size := largest(kind, text)) > MAX_ELEMENTS:
+            problem = f"{size} elements where its repetitions are written out, at most {MAX_ELEMENTS} are allowed"
+            raise _invalid(kind, problem)
         matcher = self._library.LLMatcher(self._tokenizer, self._grammars[kind](text), limits=self._limits, log_level=0)
         if not matcher.is_error():
             trial = matcher.deep_copy()  # the first mask shows what compiling leaves for later
