@@ -1,10 +1,8 @@
 """What a guide's repetitions come to is counted as by hand, and in a time that its length bounds."""
 
-import json
-
 import pytest
 
-from backend.text.guide_size import elements, largest
+from backend.text.guide_size import elements
 
 
 @pytest.mark.parametrize(
@@ -33,14 +31,6 @@ from backend.text.guide_size import elements, largest
 )
 def test_the_count_is_that_of_a_hand(expression: str, count: int) -> None:
     assert elements(expression) == count
-
-
-def test_in_a_schema_every_string_counts_by_itself_keys_too() -> None:
-    schema = {"pattern": "a{9}", "x": [{"patternProperties": {"b{70}": {"maxLength": 10**9}}}]}
-    assert largest("json_schema", json.dumps(schema)) == 70
-    assert largest("json_schema", '{"pattern": "a\\u007b80}"}') == 80
-    assert largest("json_schema", "no JSON") == 0
-    assert largest("regex", "a{9}") == 9
 
 
 @pytest.mark.parametrize(
