@@ -6,6 +6,7 @@ The `gguf` package has a reader too, but it walks string arrays one numpy view a
 Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md (versions 2 and 3, little endian).
 """
 
+import math
 import mmap
 import struct
 from pathlib import Path
@@ -17,11 +18,15 @@ from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
 from gguf.quants import dequantize
 
 from backend.checkpoint.errors import CheckpointError, UnsupportedModel
+from backend.errors import one_line
 
 STRING, ARRAY = 8, 9
 INTEGERS = {0: "<u1", 1: "<i1", 2: "<u2", 3: "<i2", 4: "<u4", 5: "<i4", 10: "<u8", 11: "<i8"}
 SCALARS = INTEGERS | {6: "<f4", 7: "?", 12: "<f8"}
 PLAIN = {GGMLQuantizationType.F32: "<f4", GGMLQuantizationType.F16: "<f2", GGMLQuantizationType.F64: "<f8"}
+
+_DAMAGED = (OSError, struct.error, LookupError, ValueError, TypeError, ArithmeticError, RecursionError, MemoryError)
+"""What bytes that mean nothing bring about: lengths beyond the file, values of another type, arrays without end."""
 
 
 class Tensor(NamedTuple):
@@ -57,10 +62,10 @@ class GgufFile:
                 self._bytes = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
             self._at = 0
             self._read()
-        except (OSError, struct.error, IndexError, KeyError, ValueError) as error:
-            if isinstance(error, CheckpointError):
-                raise
-            raise CheckpointError(f"{path} is not a whole GGUF file ({error})") from error
+        except CheckpointError:
+            raise
+        except _DAMAGED as error:
+            raise CheckpointError(f"{path} is not a whole GGUF file ({one_line(str(error))})") from error
 
     def _read(self) -> None:
         if self._bytes[:4] != b"GGUF":
@@ -122,7 +127,7 @@ class GgufFile:
             raise UnsupportedModel(f"{self.path}: tensor {name} has the unknown kind {kind_id}") from error
         block, size = GGML_QUANT_SIZES[kind]
         stored, dtype = (shape, PLAIN[kind]) if kind in PLAIN else ((*shape[:-1], shape[-1] // block * size), "u1")
-        count = int(np.prod(stored, dtype=np.int64))
+        count = math.prod(stored)
         if start + count * np.dtype(dtype).itemsize > len(self._bytes):
             raise CheckpointError(f"{self.path} is cut short: tensor {name} ends beyond the file")
         return Tensor(name, shape, kind, np.frombuffer(self._bytes, dtype, count, start).reshape(stored))

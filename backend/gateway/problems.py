@@ -14,7 +14,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from backend.errors import one_line
+
 RETRY_SECONDS = 1
+_LONGEST = 1000
 _TYPES = {
     400: "invalid_request_error",
     401: "authentication_error",
@@ -38,13 +41,13 @@ class ApiError(Exception):
     def __init__(self, status: int, message: str, *, param: str | None = None, code: str | None = None) -> None:
         super().__init__(message)
         self.status, self.param, self.code = status, param, code
-        # A lone surrogate cannot be sent; whoever sends one may get it back in the name of a field.
-        self.message = message.encode("utf-8", "replace").decode()
+        # A lone surrogate cannot be sent; whoever sends one, or a line's end, may get it back in the name of a field.
+        self.message = one_line(message.encode("utf-8", "replace").decode(), _LONGEST)
 
     def body(self) -> dict[str, Any]:
         """The JSON object that OpenAI's clients read."""
         kind = _TYPES.get(self.status, "server_error")
-        param = self.param.encode("utf-8", "replace").decode() if self.param is not None else None
+        param = one_line(self.param.encode("utf-8", "replace").decode()) if self.param is not None else None
         return {"error": {"message": self.message, "type": kind, "param": param, "code": self.code}}
 
     def headers(self) -> dict[str, str]:

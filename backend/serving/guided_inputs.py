@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from backend.errors import InvalidRequest
+from backend.errors import InvalidRequest, shown
 from backend.serving.inputs import Inputs
 from backend.text.guided_decoding import GUIDE_TYPES
 
@@ -47,5 +47,4 @@ def _check_type(inputs: Inputs, kind: str) -> None:
     if not kind:
         raise InvalidRequest(inputs.shown(TYPE), f"is required with {inputs.shown(GUIDE)}, allowed is {allowed}")
     if kind not in GUIDE_TYPES:
-        shown = kind if len(kind) <= 60 else kind[:57] + "..."
-        raise InvalidRequest(inputs.shown(TYPE), f"{shown!r} is not supported, allowed is {allowed}")
+        raise InvalidRequest(inputs.shown(TYPE), f"{shown(kind)} is not supported, allowed is {allowed}")

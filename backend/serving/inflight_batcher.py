@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 import logging
 import os
+import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -167,7 +168,7 @@ class InflightBatcher:
     def _stop(self, inputs: Inputs, client_id: str) -> None:
         """``stop``: by the engine's own key if there is one, else by the request id that the two requests share."""
         if "engine_key" in inputs:
-            self._guides.cancel(inputs.integer("engine_key"))
+            self._requests.stop_key(inputs.integer("engine_key"))
         elif client_id:
             self._requests.stop_client(client_id)
         else:
@@ -176,6 +177,7 @@ class InflightBatcher:
     def _submit(self, request: Any, parsed: ParsedRequest) -> None:
         """One engine request per sequence asked for; the further ones share the first one's computed prompt."""
         numbers = [next(self._numbers) for _ in range(parsed.num_sequences)]
+        keys = [secrets.randbits(64) for _ in numbers]
         way_back = TritonRequest(request, len(parsed.prompt), parsed.num_sequences, parsed.left_out)
         arrived, timeout = self._clock(), request.timeout()
         first = Request(
@@ -194,18 +196,18 @@ class InflightBatcher:
             self._scheduler.check_fits(first)
         self._counts.sequences.observe(parsed.num_sequences)
         if parsed.announce:
-            way_back.announce(numbers[0])
-        streams = {number: self._stream(way_back.member(n, number), parsed) for n, number in enumerate(numbers)}
+            way_back.announce(keys[0])
+        streams = {}
+        for index, (number, key) in enumerate(zip(numbers, keys, strict=True)):
+            streams[number] = self._stream(way_back.member(index, key), parsed)
+            self._requests.add(number, request.request_id(), streams[number], key)
         if parsed.guide is not None:
-            self._submit_guided(request.request_id(), parsed.guide, first, streams)
+            self._submit_guided(parsed.guide, first, streams)
             return
         for index, (number, stream) in enumerate(streams.items()):
-            self._requests.add(number, request.request_id(), stream)
             self._engine.submit(_sibling(first, index, number, stream), stream)
 
-    def _submit_guided(
-        self, client_id: str, wish: GuideText, first: Request, streams: Mapping[int, ResponseStream]
-    ) -> None:
+    def _submit_guided(self, wish: GuideText, first: Request, streams: Mapping[int, ResponseStream]) -> None:
         """Submit once the guide is compiled. Meanwhile the client may stop the request, or leave."""
 
         def ready(guide: Guide) -> None:
@@ -218,8 +220,6 @@ class InflightBatcher:
                 stream.fail(*failure)
                 self._senders.submit(stream, number)
 
-        for number, stream in streams.items():
-            self._requests.add(number, client_id, stream)
         self._guides.submit(wish, streams, ready, fail)
 
     def _stream(self, sender: TritonSender, parsed: ParsedRequest) -> ResponseStream:

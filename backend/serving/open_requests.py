@@ -1,4 +1,5 @@
-"""The requests that have not ended: found by their client's id, and asked in rounds whether their client cancelled.
+"""The requests that have not ended: found by their client's id or their key, and asked in rounds whether their client
+cancelled.
 
 Each such question is a round trip through one thread of the server's stub, so it is never asked per request and step: a
 round asks a few, and the next round goes on where it stopped.
@@ -34,6 +35,7 @@ class Watched(Protocol):
 class _Request(NamedTuple):
     client_id: str
     stream: Watched
+    key: int
 
 
 class OpenRequests:
@@ -52,15 +54,22 @@ class OpenRequests:
         self._thread = threading.Thread(target=self._run, name="cancel-watch", daemon=True)
         self._thread.start()
 
-    def add(self, request_id: int, client_id: str, stream: Watched) -> None:
-        """A request has been taken in."""
+    def add(self, request_id: int, client_id: str, stream: Watched, key: int = 0) -> None:
+        """A request has been taken in. key: what stops it alone, where it has one; no client can guess another's."""
         with self._lock:
-            self._open[request_id] = _Request(client_id, stream)
+            self._open[request_id] = _Request(client_id, stream, key)
 
     def stop_client(self, client_id: str) -> None:
         """Cancel all requests of a client-side id."""
+        self._stop_each(lambda request: bool(client_id) and request.client_id == client_id)
+
+    def stop_key(self, key: int) -> None:
+        """Cancel the request of this key."""
+        self._stop_each(lambda request: bool(key) and request.key == key)
+
+    def _stop_each(self, wanted: Callable[[_Request], bool]) -> None:
         with self._lock:
-            found = [number for number, request in self._open.items() if client_id and request.client_id == client_id]
+            found = [number for number, request in self._open.items() if wanted(request)]
         for request_id in found:
             self._cancel(request_id)
 

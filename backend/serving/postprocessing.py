@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import triton_python_backend_utils as pb_utils
 
-from backend.errors import ConfigError
+from backend.errors import ConfigError, InvalidRequest
 from backend.serving.inputs import Inputs, as_array
-from backend.serving.triton_io import check_no_batching, parameters_of, read_inputs
+from backend.serving.triton_io import ServerLog, answered, check_no_batching, parameters_of, read_inputs
 from backend.text.text_stream import TextSpan
 from backend.text.token_bytes import TokenBytes
+
+_FAILED = "the tokens could not be turned into text"
 
 
 class Postprocessing:
@@ -22,6 +25,7 @@ class Postprocessing:
     def initialize(self, args: Mapping[str, str]) -> None:
         """Load the token table of parameter ``tokenizer_dir``."""
         self._engine = parameters_of(args).get("engine_model", "") or "inflight_batcher"
+        ServerLog.install("warning")
         try:
             check_no_batching(args)
         except ConfigError as error:
@@ -53,12 +57,14 @@ class Postprocessing:
 
     def execute(self, requests: list[Any]) -> list[Any]:
         """One response per request."""
-        return [self._respond(request) for request in requests]
+        return [answered(partial(self._respond, request), _FAILED) for request in requests]
 
     def _respond(self, request: Any) -> Any:
         inputs = read_inputs(request)
         self._stop_if_cancelled(request, inputs)
         ids = list(inputs.ids("TOKENS_BATCH"))
+        if min(ids, default=0) < 0:
+            raise InvalidRequest("TOKENS_BATCH", f"{min(ids)} is no token id, allowed is 0 and more")
         start, end = inputs.ids("TEXT_SPAN") if "TEXT_SPAN" in inputs else (0, len(self._token_bytes.join(ids)))
         text = TextSpan(ids, start, end).text(self._token_bytes)
         # One dimension, as TensorRT-LLM's detokenizer has it: its clients decode each element of the first one.

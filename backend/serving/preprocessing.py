@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,7 @@ import triton_python_backend_utils as pb_utils
 
 from backend.errors import InvalidRequest
 from backend.serving.inputs import Inputs, as_array
-from backend.serving.response_stream import Failure
-from backend.serving.triton_io import error_response, parameters_of, read_inputs
+from backend.serving.triton_io import ServerLog, answered, parameters_of, read_inputs
 from backend.serving.word_inputs import word_outputs
 from backend.text.prompt_tokenizer import PromptTokenizer
 from backend.text.spellings import Spellings
@@ -24,6 +24,7 @@ _SHOWN_NAMES = {
     "EMBEDDING_BIAS_WORDS": "embedding_bias_words",
     "EMBEDDING_BIAS_WEIGHTS": "embedding_bias_weights",
 }
+_FAILED = "the text could not be turned into tokens"
 
 
 class Preprocessing:
@@ -32,6 +33,7 @@ class Preprocessing:
     def initialize(self, args: Mapping[str, str]) -> None:
         """Load the tokenizer of parameter ``tokenizer_dir``; ``add_special_tokens`` (default true) adds its BOS."""
         parameters = parameters_of(args)
+        ServerLog.install("warning")
         adds_special = parameters.get("add_special_tokens", "").lower() != "false"
         try:
             directory = Path(parameters.get("tokenizer_dir", ""))
@@ -42,14 +44,11 @@ class Preprocessing:
 
     def execute(self, requests: list[Any]) -> list[Any]:
         """One response per request; an invalid one gets its own error."""
-        return [self._respond(request) for request in requests]
+        return [answered(partial(self._respond, request), _FAILED) for request in requests]
 
     def _respond(self, request: Any) -> Any:
-        try:
-            inputs = read_inputs(request, _SHOWN_NAMES)
-            ids, words = self._encode(inputs), word_outputs(inputs, self._spellings)
-        except InvalidRequest as error:
-            return error_response(Failure(str(error), "INVALID_ARG"))
+        inputs = read_inputs(request, _SHOWN_NAMES)
+        ids, words = self._encode(inputs), word_outputs(inputs, self._spellings)
         return pb_utils.InferenceResponse(
             output_tensors=[
                 pb_utils.Tensor("INPUT_ID", as_array(ids, np.int32)),

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from backend.errors import InvalidRequest
+from backend.errors import InvalidRequest, shown
 from backend.sampling_params import SamplingParams
 from backend.serving.guided_inputs import GuideText, guide_of
 from backend.serving.inputs import Inputs, word_list
@@ -24,7 +24,7 @@ SHOWN_NAMES = {
 MAX_STOP_WORDS = 32
 MAX_SEQUENCES = 64
 MAX_STOP_WORD_BYTES = 1024
-_CUSTOM = {"request_priority", "tenant", "cache_salt"}
+_MOST_DIGITS = 9
 MAX_LABEL_BYTES = 256
 _WITHOUT_EFFECT = {"pad_id"}
 """Custom parameters that clients send by habit and that mean nothing here: batches are not padded."""
@@ -72,7 +72,7 @@ class RequestParser:
 
     def parse(self, inputs: Inputs, parameters: str) -> ParsedRequest:
         """Raises InvalidRequest, naming field, value and limit. parameters: JSON object of custom parameters, or ""."""
-        custom = _custom_parameters(parameters)
+        custom = checked_custom(json.loads(parameters) if parameters else {})
         streaming = inputs.boolean("streaming", False)
         refuse_what_has_no_effect(inputs)
         self._check_pad_id(inputs)
@@ -115,39 +115,47 @@ class RequestParser:
             raise InvalidRequest("input_ids", f"{wrong} is no token id, allowed is [0, {self.vocab_size - 1}]")
         return ids
 
-    def _level(self, inputs: Inputs, custom: Mapping[str, object]) -> int:
-        level = inputs.integer("priority", 0)
-        if "priority" not in inputs and "request_priority" in custom:
-            level = _as_level(custom["request_priority"])
+    def _level(self, inputs: Inputs, custom: Mapping[str, int | str]) -> int:
+        level = inputs.integer("priority", int(custom.get("request_priority", 0)))
         if not 0 <= level <= self.priority_levels:
             allowed = f"1 (most urgent) to {self.priority_levels}, or 0 for the default"
             raise InvalidRequest("priority", f"{level} is out of range, allowed is {allowed}")
         return level or self.default_level
 
 
-def _as_level(value: object) -> int:
+def _as_level(name: str, value: object) -> int:
     if isinstance(value, int) and not isinstance(value, bool):
         return value
-    if isinstance(value, str) and value.strip().isdecimal():
+    if isinstance(value, str) and value.strip().isdecimal() and len(value) <= _MOST_DIGITS:
         return int(value)
-    raise InvalidRequest("request_priority", f"{value!r} is not an integer")
+    raise InvalidRequest(name, f"{shown(value)} is not an integer")
 
 
-def _custom_parameters(text: str) -> Mapping[str, object]:
-    """Custom parameters of the request; one without an effect is refused, so that no typing error goes unnoticed."""
-    custom: dict[str, object] = json.loads(text) if text else {}
+def _as_text(name: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise InvalidRequest(name, f"{shown(value)} is not a string")
+    return value
+
+
+_CUSTOM: Mapping[str, Callable[[str, object], int | str]] = {
+    "request_priority": _as_level,
+    "tenant": _as_text,
+    "cache_salt": _as_text,
+}
+
+
+def checked_custom(custom: Mapping[str, object]) -> dict[str, int | str]:
+    """The custom parameters that have an effect here; others are refused, so that no typing error goes unnoticed."""
     for name, value in custom.items():
         known = name in _CUSTOM or name in _WITHOUT_EFFECT
         if not known and value not in ("", None):
             raise InvalidRequest(name, "no such input; the model's metadata lists all")
-    return custom
+    return {name: read(name, custom[name]) for name, read in _CUSTOM.items() if name in custom}
 
 
-def _label(inputs: Inputs, custom: Mapping[str, object], name: str) -> str:
+def _label(inputs: Inputs, custom: Mapping[str, int | str], name: str) -> str:
     """A short text, by tensor or by custom parameter; "" when absent."""
-    text = inputs.string(name) if name in inputs else custom.get(name, "")
-    if not isinstance(text, str):
-        raise InvalidRequest(name, f"{text!r} is not a string")
+    text = inputs.string(name) if name in inputs else str(custom.get(name, ""))
     if len(text.encode()) > MAX_LABEL_BYTES:
         raise InvalidRequest(name, f"{len(text.encode())} bytes, at most {MAX_LABEL_BYTES} are allowed")
     return text

@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import triton_python_backend_utils as pb_utils
 
-from backend.errors import ConfigError
+from backend.errors import ConfigError, InvalidRequest
 from backend.serving.inputs import Inputs, as_array
 from backend.serving.response_stream import Chunk, Failure
+
+_log = logging.getLogger(__name__)
 
 
 def parameters_of(args: Mapping[str, str]) -> dict[str, str]:
@@ -46,6 +48,19 @@ def check_no_batching(args: Mapping[str, str]) -> None:
 def read_inputs(request: Any, names: Mapping[str, str] | None = None) -> Inputs:
     """The request's tensors, copied out of shared memory, which is gone once execute() has returned."""
     return Inputs({tensor.name(): np.array(tensor.as_numpy()) for tensor in request.inputs()}, names)
+
+
+def answered(respond: Callable[[], Any], what: str) -> Any:
+    """The response that ``respond`` makes. An error instead if it raises; what nobody expected says no more than
+    ``what``, as the server would tell the client the whole stack.
+    """
+    try:
+        return respond()
+    except InvalidRequest as error:
+        return error_response(Failure(str(error), "INVALID_ARG"))
+    except Exception:
+        _log.exception(what)
+        return error_response(Failure(what, "INTERNAL"))
 
 
 def error_response(failure: Failure) -> Any:
@@ -93,7 +108,7 @@ class TritonRequest:
         self._announced = False
 
     def member(self, index: int, key: int) -> TritonSender:
-        """The sender of sequence ``index``. key: the engine's id of it, by which the detokenizer stops it."""
+        """The sender of sequence ``index``. key: by which the detokenizer stops it, and nobody who was not told it."""
         return TritonSender(self, index, key)
 
     def announce(self, key: int) -> None:

@@ -69,6 +69,10 @@ _WORDS_ROWS = (
 _WORDS = f"at most {word_inputs.MAX_WORDS}, each at most {word_inputs.MAX_WORD_BYTES} bytes"
 
 
+def _beside_stop(meaning: Meaning) -> Meaning:
+    return meaning._replace(text=meaning.text + "; in ensemble_uint32 taken beside stop alone, where it means nothing")
+
+
 def _beam(allowed: str, default: str) -> Meaning:
     return Meaning(f"taken with a value that changes nothing: {_NO_BEAMS}", allowed, default)
 
@@ -87,7 +91,7 @@ INPUTS: dict[str, Meaning] = (
     | {
         "text_input": Meaning("the prompt; special tokens written in it are read as such", "at least one token, UTF-8"),
         "max_tokens": _MAX_TOKENS,
-        "request_output_len": _MAX_TOKENS,
+        "request_output_len": _beside_stop(_MAX_TOKENS),
         "stream": _STREAM,
         "streaming": _STREAM,
         "temperature": _TEMPERATURE,
@@ -168,10 +172,14 @@ INPUTS: dict[str, Meaning] = (
             f"at most {MAX_LABEL_BYTES} bytes",
             '""',
         ),
-        "input_ids": Meaning(f"the prompt; in tensorrt_llm up to {MAX_BATCH} prompts, each a request", _ID),
-        "input_lengths": _LENGTHS,
+        "input_ids": _beside_stop(
+            Meaning(f"the prompt; in tensorrt_llm up to {MAX_BATCH} prompts, each a request", _ID)
+        ),
+        "input_lengths": _beside_stop(_LENGTHS),
         "stop": _STOP,
-        "engine_key": Meaning("with stop: the engine's own number of the request to stop", "64 bits", "none"),
+        "engine_key": Meaning(
+            "with stop: the engine's own key of the request to stop, which it tells its sender alone", "64 bits", "none"
+        ),
         "detokenize": Meaning("return what the detokenizer needs", _FLAG, "false"),
         "announce": Meaning(
             "a first response at once, with engine_key alone: the request is in the engine", _FLAG, "false"
@@ -274,6 +282,6 @@ OUTPUTS: dict[str, str] = {
     "last_token_time_ns": "when its last token was there",
     "text_ids": "for the detokenizer: ids of text_span",
     "text_span": "for the detokenizer: bytes to show of what text_ids stand for",
-    "engine_key": "the engine's own number of the request",
+    "engine_key": "the engine's own key of the request, by which stop ends it",
     "error": "message and code of a failure, in place of an error response, to who sent announce",
 }

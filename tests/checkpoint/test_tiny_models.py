@@ -1,6 +1,7 @@
 """A tiny model of each family -> GGUF -> directory -> the same logits."""
 
 import json
+import struct
 
 import gguf
 import pytest
@@ -164,6 +165,45 @@ def test_a_file_that_is_cut_short_or_no_gguf_at_all_is_refused(tmp_path):
         with pytest.raises(CheckpointError, match=r"GGUF|cut short"):
             convert(tmp_path / "cut.gguf", tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def gguf_text(text):
+    return struct.pack("<Q", len(text)) + text
+
+
+NESTED = b"".join(struct.pack("<IQ", 9, 1) for _ in range(3000)) + struct.pack("<IQB", 0, 1, 7)
+
+
+@pytest.mark.parametrize(
+    ("key", "kind", "value"),
+    [
+        (b"general.alignment", 4, struct.pack("<I", 0)),
+        (b"general.alignment", 8, gguf_text(b"x")),
+        (b"split.count", 8, gguf_text(b"2")),
+        (b"nested", 9, NESTED),
+        (b"long", 9, struct.pack("<IQ", 0, 2**63)),
+        (b"long", 9, struct.pack("<IQ", 8, 2**64 - 1)),
+        (b"text", 8, struct.pack("<Q", 2**64 - 1)),
+        (b"text", 8, gguf_text(b"\xff\xfe")),
+        (b"kind", 77, b""),
+    ],
+)
+def test_metadata_that_mean_nothing_are_refused_in_one_line(tmp_path, key, kind, value):
+    place = tmp_path / "m.gguf"
+    place.write_bytes(b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + gguf_text(key) + struct.pack("<I", kind) + value)
+    with pytest.raises(CheckpointError) as refused:
+        convert(place, tmp_path / "out")
+    assert str(place) in str(refused.value)
+    assert len(str(refused.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize("dims", [(2**32, 2**32), (2**63, 2), (2**64 - 1,), (2**40,)])
+def test_a_tensor_of_more_elements_than_the_file_can_hold_is_refused(tmp_path, dims):
+    header = gguf_text(b"t") + struct.pack(f"<I{len(dims)}QIQ", len(dims), *dims, 0, 0)
+    place = tmp_path / "m.gguf"
+    place.write_bytes(b"GGUF" + struct.pack("<IQQ", 3, 1, 0) + header + bytes(64))
+    with pytest.raises(CheckpointError, match="cut short: tensor t ends beyond the file"):
+        convert(place, tmp_path / "out")
 
 
 def test_a_missing_or_surplus_tensor_is_named(tmp_path):

@@ -16,7 +16,7 @@ import tritonclient.grpc as grpcclient
 
 from tests.reference import Reference
 from tests.server_fixture import RunningServer
-from tests.triton_client import Answer, ask, ask_all, in_background, tensors
+from tests.triton_client import Answer, ask, ask_all, collect, in_background, tensors
 
 pytestmark = pytest.mark.server
 POOL_TOKENS, MAX_SEQ_LEN = 4096, 2048
@@ -118,6 +118,37 @@ def test_a_bad_field_is_an_error_to_its_sender_and_the_next_request_is_answered(
     for forbidden in ("Traceback", "File ", "/"):
         assert forbidden not in answer.error
     probe(server)
+
+
+@pytest.mark.parametrize("stream", [True, pytest.param(False, marks=pytest.mark.nightly)])
+def test_prompts_of_hardly_any_text_are_answered_or_refused_beside_a_stream_that_goes_on(
+    server: RunningServer, stream: bool
+) -> None:
+    asked = {"text_input": "Once upon a time", "max_tokens": 24, "stream": True, "ignore_eos": True}
+    alone = ask(server.grpc_url, **asked).text
+    thread, beside = in_background(lambda: ask(server.grpc_url, **asked))
+    for prompt in ("", " ", "\n", "\u200b", "\ufeff", "\x00", "\u0301", " \t\r\n "):
+        answer = ask(server.grpc_url, text_input=prompt, max_tokens=2, stream=stream)
+        if prompt == "":
+            assert "text_input: holds no token" in answer.error
+        else:
+            assert (answer.error, answer.finals) == ("", 1)
+            assert 1 <= answer.num_output <= 2
+            assert answer.num_input >= 1
+    thread.join()
+    assert beside[0].text == alone
+    probe(server)
+
+
+def test_special_tokens_never_show_in_text_though_the_model_says_them(server: RunningServer) -> None:
+    question = "<|im_start|>user\nSay yes.<|im_end|>\n<|im_start|>assistant\n"
+    asked = {"text_input": question, "max_tokens": 40, "ignore_eos": True, "return_log_probs": True}
+    (whole,) = collect(server.grpc_url, "ensemble", **asked)
+    ids = whole["log_prob_ids"].reshape(-1).tolist()
+    assert {1, 2} & set(ids), "it ends its turn, and begins another"
+    assert b"<|" not in whole["text_output"].reshape(-1)[0], "neither those of the answer nor those of the prompt"
+    streamed = collect(server.grpc_url, "ensemble", **asked, stream=True)
+    assert b"<|" not in b"".join(each["text_output"].reshape(-1)[0] for each in streamed)
 
 
 def test_an_unknown_field_is_refused_by_name(server: RunningServer) -> None:

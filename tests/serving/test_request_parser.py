@@ -1,6 +1,7 @@
 """What is refused, with field, value and limit in the message; and what the defaults are."""
 
 import dataclasses
+import json
 
 import numpy as np
 import pytest
@@ -211,7 +212,7 @@ def test_priority_comes_by_tensor_or_custom_parameter_and_the_tensor_wins() -> N
     assert parse('{"request_priority": "3"}').level == 3
     assert parse('{"request_priority": 3}', priority=tensor([1])).level == 1
     assert parse(priority=tensor([0])).level == 2
-    for bad in ("true", '"soon"', "1.5"):
+    for bad in ("true", '"soon"', "1.5", f'"{"9" * 5000}"'):
         with pytest.raises(InvalidRequest, match="request_priority: .* is not an integer"):
             parse(f'{{"request_priority": {bad}}}')
 
@@ -220,6 +221,16 @@ def test_an_unknown_custom_parameter_is_refused_by_name_and_an_empty_one_means_n
     parse('{"bad_words": "", "pad_id": 2}')
     with pytest.raises(InvalidRequest, match="^presence_penalty: no such input"):
         parse('{"presence_penalty": 1.0}')
+
+
+@pytest.mark.parametrize(
+    "custom", [{"a\nb": 1}, {"\x1b[2J": 1}, {"k" * 9999: 1}, {"tenant": "é" * 9999}, {"\ud800": 1}]
+)
+def test_a_name_or_value_of_a_clients_choosing_leaves_the_error_one_short_line(custom: dict[str, object]) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        parse(json.dumps(custom))
+    assert str(refused.value).isprintable()
+    assert len(str(refused.value)) < 500
 
 
 def test_a_stream_never_repeats_the_prompt_and_a_whole_answer_does_unless_told_not_to() -> None:

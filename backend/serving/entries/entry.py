@@ -22,6 +22,7 @@ from backend.serving.entries.engine_call import EngineCall, Renderer, stop
 from backend.serving.entries.reply import Reply
 from backend.serving.inputs import Inputs, Tensors
 from backend.serving.open_requests import OpenRequests
+from backend.serving.request_parser import checked_custom
 from backend.serving.response_stream import Failure
 from backend.serving.triton_io import ServerLog, error_response, read_inputs
 
@@ -96,6 +97,7 @@ class Entry:
             return
         parameters = json.loads(request.parameters() or "{}")
         prompts = self.parse(inputs, parameters, frozenset(request.requested_output_names()))
+        custom = checked_custom(parameters)  # here, as a request of a model's own cannot carry all that a client's can
         reply = Reply(request, len(prompts))
         numbers = [next(self._numbers) for _ in prompts]
         calls = {
@@ -107,7 +109,7 @@ class Entry:
                 prompt.renderer,
                 reply,
                 timeout=request.timeout(),
-                parameters=parameters,
+                parameters=custom,
             )
             for number, prompt in zip(numbers, prompts, strict=True)
         }
@@ -120,9 +122,10 @@ class Entry:
 
     def level(self, inputs: Inputs, parameters: Mapping[str, object]) -> int:
         """The request's level, as far as it can be told before the engine has checked it."""
-        asked = str(parameters.get("request_priority", ""))
-        value = inputs.integer("priority") if "priority" in inputs else int(asked) if asked.isdecimal() else 0
-        return self.order(value)
+        if "priority" in inputs:
+            return self.order(inputs.integer("priority"))
+        asked = parameters.get("request_priority")
+        return next((level for level in _LEVELS if asked in (level, str(level))), self._default_level)
 
     def order(self, priority: int) -> int:
         """The level to wait at with this priority; whether it is a right one the engine will say."""

@@ -2,11 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Sized
+import json
+from collections.abc import Iterable, Sized
 
-from backend.errors import InvalidRequest
+from backend.errors import InvalidRequest, shown
 
 MAX_LIST = 4096
+MAX_DEPTH = 100
+"""Of lists and objects in each other: far from where Python can no longer walk through them."""
+
+
+def parsed(key: str, text: str) -> object:
+    """The value of a JSON text. Raises InvalidRequest."""
+    try:
+        value: object = json.loads(text)
+    except RecursionError as error:
+        raise _too_deep(key) from error
+    except ValueError as error:
+        raise InvalidRequest(key, "is not valid JSON") from error
+    _check_depth(key, value)
+    return value
+
+
+def _check_depth(key: str, value: object) -> None:
+    level = [value]
+    for _ in range(MAX_DEPTH + 1):
+        level = [inner for outer in level for inner in _inside(outer)]
+        if not level:
+            return
+    raise _too_deep(key)
+
+
+def _inside(value: object) -> Iterable[object]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
+
+
+def _too_deep(key: str) -> InvalidRequest:
+    return InvalidRequest(key, f"is nested too deeply, at most {MAX_DEPTH} levels are allowed")
 
 
 def as_int(key: str, value: object) -> int:
@@ -15,22 +49,22 @@ def as_int(key: str, value: object) -> int:
         try:
             return int(value)
         except ValueError as error:
-            raise InvalidRequest(key, f"{_shown(value)} is not an integer") from error
+            raise InvalidRequest(key, f"{shown(value)} is not an integer") from error
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, bool) or not isinstance(value, int):
-        raise InvalidRequest(key, f"{_shown(value)} is not an integer")
+        raise InvalidRequest(key, f"{shown(value)} is not an integer")
     return value
 
 
 def as_float(key: str, value: object) -> float:
     """A number; NaN and infinities pass, and are caught by the range checks."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise InvalidRequest(key, f"{_shown(value)} is not a number")
+        raise InvalidRequest(key, f"{shown(value)} is not a number")
     try:
         return float(value)
     except (ValueError, OverflowError) as error:
-        raise InvalidRequest(key, f"{_shown(value)} is not a number") from error
+        raise InvalidRequest(key, f"{shown(value)} is not a number") from error
 
 
 def as_bool(key: str, value: object) -> bool:
@@ -39,14 +73,14 @@ def as_bool(key: str, value: object) -> bool:
         return value
     if isinstance(value, str) and value.lower() in ("true", "false"):
         return value.lower() == "true"
-    raise InvalidRequest(key, f"{_shown(value)} is neither true nor false")
+    raise InvalidRequest(key, f"{shown(value)} is neither true nor false")
 
 
 def as_strings(key: str, value: object) -> list[str]:
     """One string, or a list of them; "" is none."""
     strings = [value] if isinstance(value, str) else value
     if not isinstance(strings, list) or not all(isinstance(each, str) for each in strings):
-        raise InvalidRequest(key, f"{_shown(value)} is neither a string nor a list of strings")
+        raise InvalidRequest(key, f"{shown(value)} is neither a string nor a list of strings")
     _check_length(key, strings)
     return [each for each in strings if each]
 
@@ -54,7 +88,7 @@ def as_strings(key: str, value: object) -> list[str]:
 def as_ints(key: str, value: object) -> list[int]:
     """A list of integers."""
     if not isinstance(value, list):
-        raise InvalidRequest(key, f"{_shown(value)} is not a list of integers")
+        raise InvalidRequest(key, f"{shown(value)} is not a list of integers")
     _check_length(key, value)
     return [as_int(key, each) for each in value]
 
@@ -62,7 +96,7 @@ def as_ints(key: str, value: object) -> list[int]:
 def as_weights(key: str, value: object) -> dict[int, float]:
     """An object of token id -> number."""
     if not isinstance(value, dict):
-        raise InvalidRequest(key, f"{_shown(value)} is not an object of token ids and numbers")
+        raise InvalidRequest(key, f"{shown(value)} is not an object of token ids and numbers")
     _check_length(key, value)
     return {as_int(key, token): as_float(key, weight) for token, weight in value.items()}
 
@@ -77,8 +111,3 @@ def within(key: str, value: int, low: int, high: int) -> int:
 def _check_length(key: str, values: Sized) -> None:
     if len(values) > MAX_LIST:
         raise InvalidRequest(key, f"{len(values)} elements, at most {MAX_LIST} are allowed")
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."

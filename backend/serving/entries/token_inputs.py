@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from backend.errors import InvalidRequest
+from backend.errors import InvalidRequest, shown
 from backend.serving.entries import retention
 from backend.serving.entries.refusals import UNSERVED, refuse_unserved
 from backend.serving.inputs import Inputs, as_array
@@ -44,7 +44,7 @@ def _check_parameters(parameters: dict[str, object]) -> None:
     """TensorRT-LLM's ``request_type``, and ``Streaming``, which its own client sends beside the tensor."""
     kind = parameters.pop("request_type", _REQUEST_TYPES[0])
     if kind not in _REQUEST_TYPES:
-        raise InvalidRequest("request_type", f"{kind!r} is not supported, allowed is {_REQUEST_TYPES[0]!r}")
+        raise InvalidRequest("request_type", f"{shown(kind)} is not supported, allowed is {_REQUEST_TYPES[0]!r}")
     parameters.pop("Streaming", None)
 
 

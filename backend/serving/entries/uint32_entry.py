@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from backend.errors import InvalidRequest
 from backend.serving.entries.engine_call import Renderer
 from backend.serving.entries.json_values import within
 from backend.serving.entries.text_entry import TextEntry
@@ -34,6 +35,7 @@ _REALS: Mapping[str, str] = {
     "length_penalty": "len_penalty",
     "repetition_penalty": "repetition_penalty",
 }
+_BESIDE_STOP = ("input_ids", "input_lengths", "request_output_len")
 _NEUTRAL: Mapping[str, object] = {"beam_width": 1, "len_penalty": 1.0, "repetition_penalty": 1.0}
 
 
@@ -43,6 +45,9 @@ class Uint32Entry(TextEntry):
     def read(self, inputs: Inputs, parameters: dict[str, object]) -> TextRequest:
         """The ensemble's inputs under the engine's names."""
         parameters.pop("Streaming", None)  # which langchain-nvidia-trt sends with a stop
+        for name in _BESIDE_STOP:
+            if name in inputs:
+                raise InvalidRequest(name, "is taken with stop alone, an answer is asked for by text_input")
         for name in _COUNTS:
             within(name, inputs.integer(name, 0), 0, _MAX_COUNT)
         engine: dict[str, object] = {to: inputs.integer(name) for name, to in _INTEGERS.items() if name in inputs}

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from backend.errors import InvalidRequest
-from backend.serving.entries.json_values import as_bool, as_strings
+from backend.serving.entries.json_values import as_bool, as_strings, parsed
 from backend.serving.guided_inputs import GUIDE, TYPE
 
 KEYS = ("structured_outputs", "guided_decoding")
@@ -37,10 +37,7 @@ def guide_inputs(key: str, value: object) -> dict[str, object]:
 
 def _object(key: str, value: object) -> dict[str, object]:
     if isinstance(value, str):
-        try:
-            value = json.loads(value) if value else None
-        except (ValueError, RecursionError) as error:
-            raise InvalidRequest(key, "is not valid JSON") from error
+        value = parsed(key, value) if value else None
     if value is None:
         return {}
     if not isinstance(value, dict):

@@ -6,14 +6,22 @@ means the same as none.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from backend.errors import InvalidRequest
 from backend.serving.entries import vllm_guides
-from backend.serving.entries.json_values import as_bool, as_float, as_int, as_ints, as_strings, as_weights, within
+from backend.serving.entries.json_values import (
+    as_bool,
+    as_float,
+    as_int,
+    as_ints,
+    as_strings,
+    as_weights,
+    parsed,
+    within,
+)
 from backend.serving.request_parser import MAX_SEQUENCES
 
 DEFAULT_MAX_TOKENS = 16
@@ -134,10 +142,7 @@ def parameters_of(text: str, beside: Mapping[str, object]) -> VllmParameters:
 
 
 def _object(text: str) -> dict[str, object]:
-    try:
-        values = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise InvalidRequest("sampling_parameters", "is not valid JSON") from error
+    values = parsed("sampling_parameters", text)
     if not isinstance(values, dict):
         raise InvalidRequest("sampling_parameters", "is not a JSON object")
     return values

@@ -21,10 +21,10 @@ FRANCE = "The capital of France is"
 ONCE = "Once upon a time"
 DTYPES = {
     "INT32": np.int32, "BOOL": np.bool_, "FP32": np.float32, "UINT64": np.uint64, "UINT32": np.uint32,
-    "BYTES": np.object_,
+    "BYTES": np.object_, "FP16": np.float16, "INT64": np.int64, "UINT8": np.uint8,
 }  # fmt: skip
 BATCHED = {"ensemble", "tensorrt_llm_bls", "tensorrt_llm", "ensemble_uint32", "inflight_batcher"}
-STREAM = {"tensorrt_llm": "streaming", "llmapi": "streaming"}
+STREAM = {"tensorrt_llm": "streaming", "llmapi": "streaming", "inflight_batcher": "streaming"}
 """Entry -> its flag for streaming, where that is not ``stream``."""
 
 Fields = dict[str, Any]

@@ -14,6 +14,8 @@ pytestmark = pytest.mark.server
 
 
 ASKS: dict[str, Fields] = {
+    "ensemble": {"text_input": FRANCE, "max_tokens": 4},
+    "inflight_batcher": {"input_ids": [504, 3575], "request_output_len": 4},
     "tensorrt_llm": {"input_ids": [504, 3575], "input_lengths": 2, "request_output_len": 4},
     "tensorrt_llm_bls": {"text_input": FRANCE, "max_tokens": 4},
     "ensemble_uint32": {"text_input": FRANCE, "max_tokens": 4},
@@ -77,6 +79,47 @@ def test_errors_of_one_request_on_a_stream_leave_the_others_alone(client: Client
             ids.append(result.get_response().id)
     assert ids == ["good"]
     assert "sampling_parameters: is not valid JSON" in errors[0]
+
+
+FAILS_MIDWAY: Fields = {
+    "text_input": FRANCE,
+    "max_tokens": 20,
+    "guided_decoding_guide_type": "regex",
+    "guided_decoding_guide": "( one){6}Q",
+    "bad_words": ["Q"],
+}
+"""After six words nothing is left that the guide allows."""
+
+
+def assert_said_before_it_failed(text: str) -> None:
+    """The last word may be lost: Triton Server sends nothing of an ensemble that has come in once a step has failed."""
+    assert text in (" one" * 5, " one" * 6)
+
+
+def test_a_failure_in_mid_stream_is_an_event_of_that_stream_and_an_error_of_that_request_alone(
+    server: RunningServer, client: Client
+) -> None:
+    _, answer = post(server, "ensemble/generate_stream", FAILS_MIDWAY | {"stream": True})
+    *events, last = [json.loads(line.removeprefix("data: ")) for line in answer.split("\n\n") if line]
+    assert_said_before_it_failed("".join(event["text_output"] for event in events))
+    assert "is left that the guide allows" in last["error"]
+    client.send("ensemble", request_id="good", text_input=FRANCE, max_tokens=30, stream=True)
+    client.send("ensemble", request_id="bad", stream=True, **FAILS_MIDWAY)
+    said: dict[str, str] = {"good": "", "bad": ""}
+    errors, final = [], False
+    while not (final and errors):
+        result, error = client.responses.get(timeout=PATIENCE)
+        if error is not None:
+            errors.append(error.message())
+            continue
+        response = result.get_response()
+        final = final or response.parameters["triton_final_response"].bool_param
+        said[response.id] += b"".join(result.as_numpy("text_output").reshape(-1)).decode() if response.outputs else ""
+    assert len(errors) == 1
+    assert "is left that the guide allows" in errors[0]
+    assert_said_before_it_failed(said["bad"])
+    assert said["good"].startswith(" Paris")
+    assert len(said["good"]) > 60
 
 
 def test_text_with_newlines_and_colons_survives_the_framing_of_events(server: RunningServer) -> None:

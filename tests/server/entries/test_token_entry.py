@@ -103,6 +103,9 @@ def test_several_sequences_are_told_apart_by_their_index(client: Client) -> None
         ({"stop": True}, None, "stop: needs the request id"),
         ({}, {"request_type": "context_only"}, "request_type: 'context_only' is not supported"),
         ({}, {"typo": 1}, "typo: no such input"),
+        ({}, {"typo": 0.5}, "typo: no such input"),
+        ({}, {"tenant": 0.5}, "tenant: 0.5 is not a string"),
+        ({}, {"request_priority": 1.5}, "request_priority: 1.5 is not an integer"),
     ],
 )
 def test_what_is_not_served_or_out_of_range_is_refused_by_name(

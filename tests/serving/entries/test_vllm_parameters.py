@@ -7,6 +7,8 @@ import pytest
 from backend.errors import InvalidRequest
 from backend.serving.entries.vllm_parameters import KNOWN, UNSERVED, VllmParameters, parameters_of
 
+DEEP = "is nested too deeply, at most 100 levels are allowed"
+
 
 def read(**values: object) -> VllmParameters:
     return parameters_of(json.dumps(values), {})
@@ -57,10 +59,29 @@ def test_the_requests_own_parameters_are_read_and_may_repeat_the_tensor_but_not_
         parameters_of('{"temperature": 0.1}', {"temperature": 0.2})
 
 
-@pytest.mark.parametrize("text", ["{", "[1]", "3", '"x"', "null", "[" * 100_000])
+@pytest.mark.parametrize("text", ["{", "[1]", "3", '"x"', "null", "[" * 50])
 def test_what_is_no_json_object_is_refused(text: str) -> None:
     with pytest.raises(InvalidRequest, match="sampling_parameters: is not"):
         parameters_of(text, {})
+
+
+@pytest.mark.parametrize("depth", [101, 500, *range(930, 1000, 3), 5000, 100_000])
+@pytest.mark.parametrize("key", ["max_tokens", "stop", "logit_bias", "structured_outputs", "made_up"])
+def test_what_is_nested_deeper_than_can_be_walked_through_is_refused_as_such(key: str, depth: int) -> None:
+    """At every depth around what Python's parser, writer and ``repr`` can take."""
+    for nest in ("[" * depth + "]" * depth, '{"json": ' * depth + "1" + "}" * depth):
+        with pytest.raises(InvalidRequest, match=f"^sampling_parameters: {DEEP}"):
+            parameters_of(f'{{"{key}": {nest}}}', {key: "5"})
+        with pytest.raises(InvalidRequest, match=f"^structured_outputs: ({DEEP}|is not a JSON object)"):
+            read(structured_outputs=nest)
+
+
+def test_names_and_values_of_a_clients_choosing_leave_the_error_one_short_line() -> None:
+    for values in ({"a\nb\x1b": 1}, {"k" * 9999: 1}, {"max_tokens": "9" * 5000}, {"seed": 10**4000}, {"n": "\n"}):
+        with pytest.raises(InvalidRequest) as refused:
+            read(**values)
+        assert str(refused.value).isprintable()
+        assert len(str(refused.value)) < 500
 
 
 @pytest.mark.parametrize(
