@@ -133,12 +133,15 @@ class Engine:
             return self._step_ahead(expired)
         done, tokens, self._tokens = self._in_flight, self._tokens, None
         self._in_flight = None
+        outputs: list[TokenOutput] = []
+        if done is not None and done.plan.beams:  # what they bring decides what the next step computes
+            outputs, done = self._commit(done, tokens), None
         try:
             self._in_flight = self._launch()
         except StepFailedError as error:
-            error.outputs = expired + self._commit(done, tokens)
+            error.outputs = expired + outputs + self._commit(done, tokens)
             raise
-        outputs = self._commit(done, tokens)
+        outputs += self._commit(done, tokens)
         if not self._overlap and self._in_flight is not None:
             try:
                 self.wait()

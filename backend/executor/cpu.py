@@ -18,6 +18,8 @@ from backend.executor.block_copier import BlockCopier
 from backend.executor.interruption import Interruption
 from backend.executor.step_inputs import Batch, build_batch
 from backend.model.batch import StepInputs
+from backend.request import Sequence
+from backend.sampling.row_state import RowState
 from backend.sampling.row_states import RowStates
 from backend.sampling.sampler import Sampled, SamplingRow, SpecialRow, sample_with
 from backend.scheduler.plan import BlockCopies, Chunk, StepPlan
@@ -80,13 +82,18 @@ class CpuExecutor:
     def _special_rows(self, works: list[Chunk]) -> list[SpecialRow]:
         """The states are looked up in this thread and changed in the other, in the order of the steps."""
         special = [
-            SpecialRow(place, self._states.get(work.sequence, work.start + work.num_tokens))
+            SpecialRow(place, self._state(work.sequence, work.start + work.num_tokens))
             for place, work in enumerate(works)
             if work.sequence.request.sampling.special
         ]
         if special:
             self._states.forget(len(special))
         return special
+
+    def _state(self, sequence: Sequence, position: int) -> RowState:
+        """Of a beam made anew at each step, as the search decides what it says, not the sampler."""
+        beams = sequence.request.sampling.beams
+        return self._states.get(sequence, position) if beams is None else RowState(sequence, position)
 
     @torch.inference_mode()
     def _run(

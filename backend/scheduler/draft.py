@@ -75,6 +75,18 @@ class StepDraft:
         self._drop_decodes(less)
         return bool(less)
 
+    def add_branch(self, branch: Sequence) -> None:
+        """The next token of a beam; or of a chunk of what it has to compute again, as much as fits."""
+        count = min(branch.num_uncomputed, self.budget)
+        if count > 1:
+            count = min(count, max(self._within_target(branch), 1))
+        if count < 1:
+            return
+        start, end = branch.num_computed, branch.num_computed + count
+        branch.num_computed = end
+        self._num_chunk_tokens += count
+        self.chunks.append(Chunk(branch, start, count, end == branch.num_tokens, branch.num_preemptions))
+
     def can_take_tokens(self, sequence: Sequence) -> bool:
         """Whether less urgent work in the step would make room for the sequence."""
         level = sequence.request.level
@@ -157,7 +169,10 @@ class StepDraft:
                 self.add_chunk(sequence)
 
     def drop(self, sequence: Sequence) -> None:
-        """Take out whatever the sequence has in this step."""
+        """Take out whatever the sequence has in this step, and its branches."""
+        if sequence.group is not None and sequence.group.root is sequence:
+            for branch in sequence.group.branches:
+                self.drop(branch)
         for n, other in enumerate(self.decodes):
             if other is sequence:
                 del self.decodes[n]
@@ -168,6 +183,6 @@ class StepDraft:
                 del self.chunks[n]
                 sequence.num_computed = chunk.start
                 self._num_chunk_tokens -= chunk.num_tokens
-                if chunk.samples:
+                if chunk.samples and sequence.owner is sequence:
                     self._population.prefill(sequence)
                 return
