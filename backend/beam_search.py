@@ -1,9 +1,10 @@
 """BeamSearch: which beams go on, which have ended, and when the search is over. Numbers in, decisions out.
 
 At each step the candidates of all beams compete: each beam's likeliest next tokens, scored by the sum of its
-log-probabilities. The best that do not end go on, ``width`` of them; of those that end, the ones among the best ``width``
-are kept as answers, the best ``width`` answers of all steps. This is the search of transformers' ``generate`` (its
-``num_beams``, ``length_penalty``, ``early_stopping``), ended as TensorRT-LLM names it (see ``BeamParams``).
+log-probabilities. The best that do not end go on, ``width`` of them; those that end are kept as answers if they are
+among the best ``width``, and of the answers of all steps the best ``width``. This is the search of transformers'
+``generate`` (its ``num_beams``, ``length_penalty``, ``early_stopping``), ended as TensorRT-LLM names it (see
+``BeamParams``).
 """
 
 from __future__ import annotations

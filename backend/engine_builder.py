@@ -30,13 +30,16 @@ _TORCH_THREADS = 1
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LoadedEngine:
-    """An engine with what its surroundings need to know of it. no_guides: why it cannot be guided, "" if it can."""
+    """An engine with what its surroundings need to know of it. no_guides, no_beams: why it cannot be guided, or
+    search; "" if it can.
+    """
 
     engine: Engine
     model: ModelConfig
     max_seq_len: int
     pool_tokens: int
     no_guides: str
+    no_beams: str
 
 
 def build_engine(config: EngineConfig, progress: bool = True) -> LoadedEngine:
@@ -65,7 +68,12 @@ def assembled(config: EngineConfig, model: ModelConfig, parts: EngineParts) -> L
     )
     pool_tokens = (parts.num_blocks - 1) * config.tokens_per_block
     return LoadedEngine(
-        engine=engine, model=model, max_seq_len=parts.max_seq_len, pool_tokens=pool_tokens, no_guides=parts.no_guides
+        engine=engine,
+        model=model,
+        max_seq_len=parts.max_seq_len,
+        pool_tokens=pool_tokens,
+        no_guides=parts.no_guides,
+        no_beams=parts.no_beams,
     )
 
 

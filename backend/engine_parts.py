@@ -31,7 +31,7 @@ class EngineParts(NamedTuple):
     """num_blocks: of the pool, the null block among them. ahead: steps may be launched while others run.
 
     measured_tokens: of the prompt that says what computing a token again costs. no_guides: why this executor cannot
-    guide what it samples; "" if it can.
+    guide what it samples; "" if it can. no_beams: why it cannot search over beams.
     """
 
     executor: MeasuredExecutor
@@ -41,6 +41,7 @@ class EngineParts(NamedTuple):
     ahead: bool
     measured_tokens: int
     no_guides: str
+    no_beams: str
 
 
 def cpu_parts(config: EngineConfig, model: ModelConfig, progress: bool) -> EngineParts:
@@ -61,7 +62,7 @@ def cpu_parts(config: EngineConfig, model: ModelConfig, progress: bool) -> Engin
     decode = RecordedDecode(decoder, pool, operations.recorder, -(-limit // layout.block_size))
     executor = CpuExecutor(decode.forward, pool, host, _prepare_compute_thread, interruption)
     return EngineParts(
-        executor, num_blocks, num_host_slots, limit, False, min(_MEASURED_TOKENS, config.max_num_tokens), ""
+        executor, num_blocks, num_host_slots, limit, False, min(_MEASURED_TOKENS, config.max_num_tokens), "", ""
     )
 
 

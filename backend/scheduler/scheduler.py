@@ -155,13 +155,8 @@ class Scheduler:
         self.population.preempt(sequence, self._launched)
 
     def _admit(self, now: float, draft: StepDraft) -> None:
-        admission = Admission(
-            self.settings,
-            self.population,
-            self.residency,
-            self._chooser,
-            {chunk.sequence for chunk in draft.chunks},
-        )
+        computing = {chunk.sequence for chunk in draft.chunks}
+        admission = Admission(self.settings, self.population, self.residency, self._chooser, computing)
         while (draft.budget > 0 or draft.decodes or draft.chunks) and (entry := admission.next(now)) is not None:
             if draft.budget < 1 and not draft.can_take_tokens(entry.sequence):
                 admission.pass_over(entry.sequence)

@@ -44,14 +44,18 @@ class ExtraOutputs:
 
     def push(self, token_id: int) -> None:
         """One more token: take its details over from the sequence."""
-        if self._measured:
-            self._last_token = self._clock()
-            self._first_token = self._first_token or self._last_token
+        self.tick()
         if self._sequence is not None and self._sequence.details is not None:
             detail = self._sequence.details.popleft()
             self._details.append(detail)
             self._ids.append(token_id)
             self._sum += detail.log_prob
+
+    def tick(self) -> None:
+        """Now there is a token, or all that there are."""
+        if self._measured:
+            self._last_token = self._clock()
+            self._first_token = self._first_token or self._last_token
 
     def take(self, final: bool) -> Arrays:
         """The outputs of the next response."""

@@ -17,7 +17,7 @@ from backend.text.token_bytes import TokenBytes
 
 
 class Postprocessing:
-    """Shows the bytes of TEXT_SPAN out of the tokens of TOKENS_BATCH; without a span, all of them."""
+    """Shows the bytes of TEXT_SPAN out of the tokens of TOKENS_BATCH, row by row; without a span, all of them."""
 
     def initialize(self, args: Mapping[str, str]) -> None:
         """Load the token table of parameter ``tokenizer_dir``."""
@@ -58,10 +58,16 @@ class Postprocessing:
     def _respond(self, request: Any) -> Any:
         inputs = read_inputs(request)
         self._stop_if_cancelled(request, inputs)
-        ids = list(inputs.ids("TOKENS_BATCH"))
-        start, end = inputs.ids("TEXT_SPAN") if "TEXT_SPAN" in inputs else (0, len(self._token_bytes.join(ids)))
-        text = TextSpan(ids, start, end).text(self._token_bytes)
+        rows = inputs.rows("TOKENS_BATCH")
+        if "TEXT_SPAN" in inputs:
+            edges = list(inputs.ids("TEXT_SPAN"))
+        else:
+            edges = [edge for row in rows for edge in (0, len(self._token_bytes.join(row)))]
+        texts = [
+            TextSpan(row, start, end).text(self._token_bytes)
+            for row, start, end in zip(rows, edges[::2], edges[1::2], strict=True)
+        ]
         # One dimension, as TensorRT-LLM's detokenizer has it: its clients decode each element of the first one.
         return pb_utils.InferenceResponse(
-            output_tensors=[pb_utils.Tensor("OUTPUT", np.array([text.encode()], np.object_))]
+            output_tensors=[pb_utils.Tensor("OUTPUT", np.array([text.encode() for text in texts], np.object_))]
         )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from backend.errors import InvalidRequest
 from backend.sampling_params import SamplingParams
+from backend.serving.beam_inputs import EARLY, NO_BEAMS, BeamLimits, beams_of
 from backend.serving.guided_inputs import GuideText, guide_of
 from backend.serving.inputs import Inputs, word_list
 from backend.serving.neutral_inputs import refuse_what_has_no_effect
@@ -24,10 +25,10 @@ SHOWN_NAMES = {
 MAX_STOP_WORDS = 32
 MAX_SEQUENCES = 64
 MAX_STOP_WORD_BYTES = 1024
-_CUSTOM = {"request_priority", "tenant", "cache_salt"}
+_CUSTOM = {"request_priority", "tenant", "cache_salt", EARLY}
 MAX_LABEL_BYTES = 256
 _WITHOUT_EFFECT = {"pad_id"}
-"""Custom parameters that clients send by habit and that mean nothing here: batches are not padded."""
+"""Custom parameters that clients send by habit and that mean nothing here."""
 
 _LEAVE_OUT_IF_FALSE = {
     "return_num_input_tokens": "num_input_tokens",
@@ -57,6 +58,7 @@ class ParsedRequest:
     wants_metrics: bool
     left_out: frozenset[str]
     announce: bool
+    pad_id: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -69,15 +71,16 @@ class RequestParser:
     default_level: int
     echo_by_default: bool
     no_guides: str = ""
+    beams: BeamLimits = NO_BEAMS
 
     def parse(self, inputs: Inputs, parameters: str) -> ParsedRequest:
         """Raises InvalidRequest, naming field, value and limit. parameters: JSON object of custom parameters, or ""."""
         custom = _custom_parameters(parameters)
         streaming = inputs.boolean("streaming", False)
-        refuse_what_has_no_effect(inputs)
-        self._check_pad_id(inputs)
-        sampling = sampling_of(inputs, self.eos_ids, self.vocab_size)
-        num_sequences = _num_sequences(inputs)
+        beams = beams_of(inputs, custom, self.beams)
+        refuse_what_has_no_effect(inputs, searches=beams is not None)
+        sampling = sampling_of(inputs, self.eos_ids, self.vocab_size, beams)
+        num_sequences = _num_sequences(inputs) if beams is None else 1
         sampling.validate_together(num_sequences, self.vocab_size)
         return ParsedRequest(
             prompt=self._prompt(inputs),
@@ -94,13 +97,15 @@ class RequestParser:
             wants_metrics=inputs.boolean(inputs.either("return_perf_metrics", "return_kv_cache_reuse_stats"), False),
             left_out=frozenset(out for flag, out in _LEAVE_OUT_IF_FALSE.items() if not inputs.boolean(flag, True)),
             announce=inputs.boolean("announce", False),
+            pad_id=self._pad_id(inputs, sampling),
         )
 
-    def _check_pad_id(self, inputs: Inputs) -> None:
-        """Nothing is padded here, so it has no effect; but what is no token is a mistake of its sender's."""
-        pad_id = inputs.integer("pad_id", 0)
+    def _pad_id(self, inputs: Inputs, sampling: SamplingParams) -> int:
+        """What stands behind the shorter ones of several beams; only there anything is padded."""
+        pad_id = inputs.integer("pad_id", min(sampling.end_ids, default=0))
         if not 0 <= pad_id < self.vocab_size:
             raise InvalidRequest("pad_id", f"{pad_id} is no token id, allowed is [0, {self.vocab_size - 1}]")
+        return pad_id
 
     def _prompt(self, inputs: Inputs) -> tuple[int, ...]:
         ids = inputs.ids("input_ids")
