@@ -19,7 +19,10 @@ _MOST_IDLE_PLANS = 1000
 
 
 class StepTrace(NamedTuple):
-    """What a step did, for whoever watches. work: (request id, first position, tokens) of each sequence."""
+    """What a step did, for whoever watches. work: (request id, first position, tokens) of each sequence.
+
+    Beams have request ids of their own, below 0.
+    """
 
     step: int
     started: float
@@ -226,6 +229,11 @@ class Engine:
             sampling = done.plan.sampling()
             for place, detail in details.items():
                 sampling[place].add_detail(detail)
+        if done.plan.context:
+            for place, logits in done.handle.context().items():
+                chunk = done.plan.chunks[place]
+                if chunk.sequence.context is not None:
+                    chunk.sequence.context[chunk.start] = logits
         return self.scheduler.commit(done.plan, tokens)
 
     def check_idle(self) -> None:

@@ -30,8 +30,9 @@ _TORCH_THREADS = 1
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LoadedEngine:
-    """An engine with what its surroundings need to know of it. no_guides, no_beams: why it cannot be guided, or
-    search; "" if it can.
+    """An engine with what its surroundings need to know of it. no_guides: why it cannot be guided, "" if it can.
+
+    no_host_logits: why it can neither search over beams nor give logits of prompts, "" if it can.
     """
 
     engine: Engine
@@ -39,7 +40,7 @@ class LoadedEngine:
     max_seq_len: int
     pool_tokens: int
     no_guides: str
-    no_beams: str
+    no_host_logits: str
 
 
 def build_engine(config: EngineConfig, progress: bool = True) -> LoadedEngine:
@@ -73,7 +74,7 @@ def assembled(config: EngineConfig, model: ModelConfig, parts: EngineParts) -> L
         max_seq_len=parts.max_seq_len,
         pool_tokens=pool_tokens,
         no_guides=parts.no_guides,
-        no_beams=parts.no_beams,
+        no_host_logits=parts.no_host_logits,
     )
 
 

@@ -31,7 +31,8 @@ class EngineParts(NamedTuple):
     """num_blocks: of the pool, the null block among them. ahead: steps may be launched while others run.
 
     measured_tokens: of the prompt that says what computing a token again costs. no_guides: why this executor cannot
-    guide what it samples; "" if it can. no_beams: why it cannot search over beams.
+    guide what it samples; "" if it can. no_host_logits: why it can neither search over beams nor give
+    logits of prompts, as above.
     """
 
     executor: MeasuredExecutor
@@ -41,7 +42,7 @@ class EngineParts(NamedTuple):
     ahead: bool
     measured_tokens: int
     no_guides: str
-    no_beams: str
+    no_host_logits: str
 
 
 def cpu_parts(config: EngineConfig, model: ModelConfig, progress: bool) -> EngineParts:

@@ -89,6 +89,7 @@ class Sequence:
     details: of the output tokens, in order, that nobody has fetched yet; None where nobody asked for any.
     num_reused_blocks, num_new_blocks: blocks it was given in its life that others had computed, and that it computes
     itself. first_scheduled: when it first got a slot, on the scheduler's clock; 0.0 before.
+    context: float32 logits ``[n, vocab]`` of the prompt's positions from the key on, where they were asked for.
     group: of beams, of which it is the root or a branch; None for all others.
     """
 
@@ -96,6 +97,7 @@ class Sequence:
         "awaits_token",
         "blocks",
         "capacity",
+        "context",
         "details",
         "ends",
         "finish_reason",
@@ -150,6 +152,7 @@ class Sequence:
         self.num_reused_blocks = self.num_new_blocks = 0
         self.first_scheduled = 0.0
         self.group: BeamGroup | None = None
+        self.context: dict[int, bytes] | None = {} if sampling.context_logits else None
 
     def __repr__(self) -> str:
         return f"Sequence({self.request.request_id}, {self.num_computed}/{self.num_tokens}, {self.state.name})"

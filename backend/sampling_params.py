@@ -23,7 +23,7 @@ MAX_WORDS = 512
 MAX_WORD_IDS = 64
 MAX_TOP_LOG_PROBS = 20
 MAX_LOGITS_BYTES = 32 << 20
-"""Generation logits of one request."""
+"""Generation logits of one request, and context logits."""
 
 Words = tuple[tuple[int, ...], ...]
 
@@ -50,7 +50,7 @@ class SamplingParams:
     min_tokens: neither end_ids nor stop_ids are drawn, and no stop sequence ends the output, before so many tokens.
 
     log_probs: each token comes with its log-probability, see ``TokenDetail``; top_log_probs: and with those of so many
-    of the likeliest. generation_logits: and with the raw logits.
+    of the likeliest. generation_logits: and with the raw logits. context_logits: and each prompt position with its own.
 
     beams: a search in place of a draw: temperature, filters and seed have no effect, and tokens come with candidates,
     of the logits after all the changes above, in place of the details.
@@ -75,6 +75,7 @@ class SamplingParams:
     log_probs: bool = False
     top_log_probs: int = 0
     generation_logits: bool = False
+    context_logits: bool = False
     beams: BeamParams | None = None
     processed: bool = field(init=False, repr=False, compare=False)
     """Whether logits are changed before the draw."""
@@ -156,6 +157,16 @@ class SamplingParams:
                 "return_generation_logits",
                 f"{num_sequences} sequences of {self.max_tokens} tokens (max_tokens) by {vocab_size} logits are {size} "
                 f"bytes, at most {MAX_LOGITS_BYTES} are allowed",
+            )
+
+    def validate_prompt(self, num_prompt: int, vocab_size: int) -> None:
+        """Raise InvalidRequest if a prompt of so many tokens would bring more logits than one request may hold."""
+        size = 4 * num_prompt * vocab_size
+        if self.context_logits and size > MAX_LOGITS_BYTES:
+            raise InvalidRequest(
+                "return_context_logits",
+                f"{num_prompt} tokens of the prompt by {vocab_size} logits are {size} bytes, at most "
+                f"{MAX_LOGITS_BYTES} are allowed",
             )
 
     def _validate_lengths(self, vocab_size: int) -> None:

@@ -67,13 +67,22 @@ class StepDraft:
             self._population.decode(sequence)
 
     def clear_the_way(self, sequence: Sequence) -> bool:
-        """Have less urgent decodes sit this step out if the sequence's whole prompt is in it; whether any had to."""
+        """Have less urgent decodes and beams sit this step out if the sequence's whole prompt is in it.
+
+        Returns whether any had to.
+        """
         chunk = self.chunks[-1] if self.chunks else None
         if chunk is None or chunk.sequence is not sequence or not chunk.samples or sequence.num_output:
             return False
-        less = [s for s in self.decodes if s.request.level > sequence.request.level]
+        level = sequence.request.level
+        less = [s for s in self.decodes if s.request.level > level]
         self._drop_decodes(less)
-        return bool(less)
+        branches = [
+            c.sequence for c in self.chunks if c.sequence.owner is not c.sequence and c.sequence.request.level > level
+        ]
+        for branch in branches:
+            self.drop(branch)
+        return bool(less or branches)
 
     def add_branch(self, branch: Sequence) -> None:
         """The next token of a beam; or of a chunk of what it has to compute again, as much as fits."""

@@ -57,6 +57,11 @@ class StepPlan(NamedTuple):
         """Whether there is nothing to launch."""
         return not (self.decodes or self.chunks or self.copies.moved)
 
+    @property
+    def context(self) -> bool:
+        """Whether logits of a prompt's positions are asked for."""
+        return any(chunk.sequence.context is not None for chunk in self.chunks)
+
     def sampling(self) -> list[Sequence]:
         """The sequences that get a token, in the order of the sampled tokens."""
         return self.decodes + [chunk.sequence for chunk in self.chunks if chunk.samples]

@@ -59,11 +59,12 @@ class Residency:
 
     def hits(self, sequence: Sequence) -> list[Node]:
         """Published blocks that the sequence can begin with."""
-        return self._cache.match(sequence.request.salt, sequence.tokens) if self._cache else []
+        whole = self._cache is None or sequence.context is not None  # every position is to be computed
+        return [] if whole or self._cache is None else self._cache.match(sequence.request.salt, sequence.tokens)
 
     def being_computed_for(self, sequence: Sequence, hits: list[Node]) -> bool:
         """Whether the next block is being computed by a running sequence that is no less urgent: better wait for it."""
-        if self._cache is None or sequence.swapped_tokens:
+        if self._cache is None or sequence.swapped_tokens or sequence.context is not None:
             return False
         block = self._cache.next_block(sequence.tokens, len(hits))
         if block is None or (len(hits) + 1) * self._block_size >= sequence.num_tokens:

@@ -235,7 +235,10 @@ def _sibling(first: Request, index: int, number: int, stream: ResponseStream) ->
         first,
         request_id=number,
         arrival=number,
-        sampling=dataclasses.replace(first.sampling, seed=seed),
+        # Logits of the prompt come once, with the first.
+        sampling=dataclasses.replace(
+            first.sampling, seed=seed, context_logits=first.sampling.context_logits and not index
+        ),
         leader=first.request_id if index else None,
         stop_watch=stream if stream.watches else None,
     )
@@ -261,7 +264,8 @@ def _parser(config: EngineConfig, loaded: LoadedEngine, no_guides: str) -> Reque
         default_level=config.default_priority_level,
         echo_by_default=not config.exclude_input_in_output,
         no_guides=no_guides,
-        beams=BeamLimits(config.max_beam_width, loaded.no_beams),
+        beams=BeamLimits(config.max_beam_width, loaded.no_host_logits),
+        no_context_logits=loaded.no_host_logits,
     )
 
 

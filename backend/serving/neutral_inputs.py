@@ -29,7 +29,6 @@ _NEUTRAL = {
     "runtime_top_p_min": _Neutral((0,), _NO_DECAY),
     "runtime_top_p_decay": _Neutral((1,), _NO_DECAY),
     "runtime_top_p_reset_ids": _Neutral((-1,), _NO_DECAY),
-    "return_context_logits": _Neutral((0,), "logits of the prompt are not given"),
 }
 
 

@@ -63,7 +63,10 @@ class ParsedRequest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RequestParser:
-    """What parsing needs to know of the model and the deployment. no_guides: why it cannot be guided, "" if it can."""
+    """What parsing needs to know of the model and the deployment. no_guides: why it cannot be guided, "" if it can.
+
+    no_context_logits: why logits of prompts are not given; "" if they are.
+    """
 
     vocab_size: int
     eos_ids: frozenset[int]
@@ -72,6 +75,7 @@ class RequestParser:
     echo_by_default: bool
     no_guides: str = ""
     beams: BeamLimits = NO_BEAMS
+    no_context_logits: str = ""
 
     def parse(self, inputs: Inputs, parameters: str) -> ParsedRequest:
         """Raises InvalidRequest, naming field, value and limit. parameters: JSON object of custom parameters, or ""."""
@@ -82,8 +86,12 @@ class RequestParser:
         sampling = sampling_of(inputs, self.eos_ids, self.vocab_size, beams)
         num_sequences = _num_sequences(inputs) if beams is None else 1
         sampling.validate_together(num_sequences, self.vocab_size)
+        if sampling.context_logits and self.no_context_logits:
+            raise InvalidRequest("return_context_logits", f"true is not supported: {self.no_context_logits}")
+        prompt = self._prompt(inputs)
+        sampling.validate_prompt(len(prompt), self.vocab_size)
         return ParsedRequest(
-            prompt=self._prompt(inputs),
+            prompt=prompt,
             sampling=sampling,
             guide=guide_of(inputs, self.no_guides),
             level=self._level(inputs, custom),

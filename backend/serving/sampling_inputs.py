@@ -49,6 +49,7 @@ def sampling_of(
         log_probs=inputs.boolean("return_log_probs", False) or num_top > 0,
         top_log_probs=num_top,
         generation_logits=inputs.boolean("return_generation_logits", False),
+        context_logits=inputs.boolean("return_context_logits", False),
     )
     if beams is not None:
         params = dataclasses.replace(params, beams=beams, temperature=0.0, top_k=0, top_p=1.0)

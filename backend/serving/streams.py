@@ -29,7 +29,7 @@ class Streams(NamedTuple):
         if parsed.sampling.beams is not None:
             return self._beam_stream(parsed, sender, echo, text)
         extra = None
-        if parsed.sampling.detailed or parsed.wants_metrics:
+        if parsed.sampling.detailed or parsed.sampling.context_logits or parsed.wants_metrics:
             extra = ExtraOutputs(parsed.sampling, self.vocab_size, parsed.wants_metrics, self.clock)
         return ResponseStream(
             sender,
@@ -57,7 +57,7 @@ class Streams(NamedTuple):
         text: Callable[[], TextStream] | None,
     ) -> BeamStream:
         extra = None
-        if parsed.wants_metrics:
+        if parsed.wants_metrics or parsed.sampling.context_logits:
             plain = dataclasses.replace(parsed.sampling, beams=None, log_probs=False)
-            extra = ExtraOutputs(plain, self.vocab_size, True, self.clock)
+            extra = ExtraOutputs(plain, self.vocab_size, parsed.wants_metrics, self.clock)
         return BeamStream(sender, BeamWishes(echo, parsed.pad_id, parsed.sampling.log_probs, text), extra)

@@ -28,6 +28,7 @@ _STRUCTURED = Meaning(
     "none",
 )
 _FLAG = "true, false"
+_MIB = limits.MAX_LOGITS_BYTES >> 20
 _ID = "[0, vocabulary)"
 _GREEDY = "greedy, unless another sampling input is given; then none"
 _ADDED = f"[{-limits.MAX_ADDED_PENALTY:g}, {limits.MAX_ADDED_PENALTY:g}]"
@@ -149,7 +150,12 @@ INPUTS: dict[str, Meaning] = (
         "num_log_probs": Meaning(
             "and those of so many of the likeliest tokens at each place", f"[0, {limits.MAX_TOP_LOG_PROBS}]", "0"
         ),
-        "return_context_logits": Meaning("logits of the prompt are not given", "false", "false"),
+        "return_context_logits": Meaning(
+            "return the logits of every position of the prompt, with the last response of the first answer; then "
+            "nothing is taken from the prefix cache",
+            f"{_FLAG}; at most {_MIB} MiB, prompt by vocabulary by 4 bytes; not on a GPU",
+            "false",
+        ),
         "return_generation_logits": Meaning("return the logits of the new tokens", _FLAG, "false"),
         "return_perf_metrics": _METRICS,
         "return_kv_cache_reuse_stats": _METRICS._replace(text="older name of return_perf_metrics"),
@@ -286,6 +292,7 @@ OUTPUTS: dict[str, str] = {
     "log_prob_ids": "the new tokens that `output_log_probs` is of",
     "top_log_prob_ids": "the likeliest tokens at the place of each new one",
     "top_log_probs": "their log-probabilities",
+    "context_logits": "of each position of the prompt",
     "generation_logits": "of each new token",
     "cumulative_logprob": "log-probability of the answer so far",
     "logprobs": "JSON: for each new token an object of token id -> logprob, rank, decoded_token",

@@ -238,7 +238,7 @@ def test_the_usual_lines_of_tutorials_and_clients_are_answered(server: RunningSe
         ({"bad_words": ["a b c " * 30]}, "bad_words: a word of"),
         ({"embedding_bias_words": ["a"]}, "embedding_bias_weights: 0 weights for 1 words"),
         ({"embedding_bias_words": ["a"], "embedding_bias_weights": [float("nan")]}, "nan is out of range"),
-        ({"return_context_logits": True}, "return_context_logits: true is not supported"),
+        ({"return_context_logits": True, "text_input": "a " * 200}, "tokens of the prompt by 49152 logits are"),
         ({"return_generation_logits": True, "max_tokens": 900}, "return_generation_logits: 1 sequences of 900 tokens"),
         ({"pad_id": -1}, "pad_id: -1 is no token id"),
         (guide("regex", "(a"), 'guided_decoding_guide: not a valid guide of type regex: at 1(8): invalid regex "(a"'),

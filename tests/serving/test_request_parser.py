@@ -184,9 +184,10 @@ def test_numbers_out_of_range_are_refused_by_the_clients_name_of_the_field(
             "return_generation_logits: 9 sequences of 9999 tokens",
         ),
         (
-            {"return_context_logits": YES},
-            "return_context_logits: true is not supported, allowed is false: logits of the",
+            {"return_context_logits": YES, "input_ids": tensor([1] * 83_887)},
+            "return_context_logits: 83887 tokens of the prompt by 100 logits are 33554800 bytes, at most 33554432",
         ),
+        ({"return_context_logits": YES, "input_ids": tensor([1] * 83_886)}, None),
         ({"beam_width": tensor([5])}, r"beam_width: 5 is out of range, allowed is \[1, 4\] \(max_beam_width\)"),
         ({"beam_width": tensor([0])}, "beam_width: 0 is out of range"),
         ({"len_penalty": f32(0.5)}, "length_penalty: 0.5 is not supported, allowed is 0 or 1: it has an effect with"),
@@ -364,9 +365,11 @@ def test_early_stopping_beyond_a_truth_value_comes_as_a_parameter() -> None:
             parse(custom, **fields)
 
 
-def test_where_nothing_searches_beams_are_refused_with_the_reason() -> None:
-    parser = dataclasses.replace(PARSER, beams=BeamLimits(8, "no searches here"))
+def test_where_logits_do_not_reach_the_host_what_needs_them_is_refused_with_the_reason() -> None:
+    parser = dataclasses.replace(PARSER, beams=BeamLimits(8, "no searches here"), no_context_logits="nor these")
     tensors = {"input_ids": tensor([1]), "request_output_len": tensor([5])}
     with pytest.raises(InvalidRequest, match="^beam_width: 3 is not supported, allowed is 1: no searches here"):
         parser.parse(Inputs(tensors | BEAMS, SHOWN_NAMES), "")
+    with pytest.raises(InvalidRequest, match="^return_context_logits: true is not supported: nor these"):
+        parser.parse(Inputs(tensors | {"return_context_logits": YES}, SHOWN_NAMES), "")
     assert parser.parse(Inputs(tensors, SHOWN_NAMES), "").sampling.beams is None

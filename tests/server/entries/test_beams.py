@@ -123,3 +123,16 @@ def test_every_setting_finds_the_beams_of_transformers(
     assert found == rows
     ranked = [total / length**penalty for total, length in zip(flat(response["cum_log_probs"]), lengths, strict=True)]
     assert ranked == pytest.approx(scores, abs=1e-3)
+
+
+@pytest.mark.parametrize("entry", ["ensemble", "tensorrt_llm"])
+def test_logits_of_the_prompt_come_with_the_last_response(client: Client, reference: Reference, entry: str) -> None:
+    ids = list(reference.prompt_ids(FRANCE))
+    asked = text_request(stream=True) if entry == "ensemble" else token_request(ids, 2)
+    responses = client.ask(entry, **asked, return_context_logits=True).responses
+    with torch.inference_mode():
+        expected = reference.model(torch.tensor([ids])).logits[0].numpy()
+    assert ["context_logits" in response for response in responses] == [False] * (len(responses) - 1) + [True]
+    found = np.array(responses[-1]["context_logits"], np.float32)
+    assert found.shape == (1, len(ids), expected.shape[1])
+    assert np.abs(found[0] - expected).max() < 1e-3
