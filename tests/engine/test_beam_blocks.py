@@ -108,48 +108,53 @@ def test_any_history_leaves_each_search_what_it_finds_alone() -> None:
 
 
 def caught() -> bool:
-    """Whether some history does not end as it should."""
-    for seed in range(HISTORIES):
+    """Whether some history does not end as it should; most bugs need one or two, some a rare moment."""
+    for seed in range(600):
         try:
             History(seed).run()
-        except (AssertionError, KeyError, IndexError, MemoryError):
+        except (AssertionError, StepFailedError, KeyError, IndexError, MemoryError):
             return True
     return False
 
 
-@pytest.mark.parametrize("bug", ["no copies", "tail shared", "swapped in disorder", "dropped blocks kept"])
+BUGS = ["no copies", "tail shared", "swapped in disorder", "swapped before its copy is made", "copies of who is gone"]
+
+
+@pytest.mark.parametrize("bug", BUGS)
 def test_a_bug_in_what_is_done_to_blocks_is_caught(monkeypatch: pytest.MonkeyPatch, bug: str) -> None:
     plant(monkeypatch, bug)
     assert caught()
 
 
 def plant(monkeypatch: pytest.MonkeyPatch, bug: str) -> None:
-    right_fork, right_swap, right_let_go = BeamResidency._fork, BeamResidency.swap_out, BeamResidency.let_go
+    right = {name: getattr(BeamResidency, name) for name in ("_fork", "swap_out", "let_go")}
 
     def fork(beams: BeamResidency, group: Any, parent: Sequence) -> Sequence:
-        child = right_fork(beams, group, parent)
+        child: Sequence = right["_fork"](beams, group, parent)
         if bug == "no copies":
             group.due.clear()
-        elif bug == "tail shared" and len(child.blocks) == len(parent.blocks) and group.due:
+        elif group.due:
             child.blocks[-1] = parent.blocks[-1]
         return child
 
     def swap_out(beams: BeamResidency, group: Any, slots: Any) -> None:
-        right_swap(beams, group, slots)
+        right["swap_out"](beams, group, slots)
         for branch in group.branches:
             branch.host_slots.reverse()
 
     def let_go(beams: BeamResidency, group: Any, fence: int) -> None:
         due = group.due
-        right_let_go(beams, group, fence)
-        group.branches[0].blocks.extend(source for source, _ in due)
+        right["let_go"](beams, group, fence)
+        group.due = due
 
-    if bug in ("no copies", "tail shared"):
-        monkeypatch.setattr(BeamResidency, "_fork", fork)
-    elif bug == "swapped in disorder":
-        monkeypatch.setattr(BeamResidency, "swap_out", swap_out)
-    else:
-        monkeypatch.setattr(BeamResidency, "let_go", let_go)
+    planted: dict[str, tuple[str, Any]] = {
+        "no copies": ("_fork", fork),
+        "tail shared": ("_fork", fork),
+        "swapped in disorder": ("swap_out", swap_out),
+        "swapped before its copy is made": ("sources", lambda beams, group, blocks: blocks),
+        "copies of who is gone": ("let_go", let_go),
+    }
+    monkeypatch.setattr(BeamResidency, *planted[bug])
 
 
 def test_beams_hold_the_prompt_once_and_what_they_have_in_common() -> None:
@@ -165,7 +170,7 @@ def test_beams_hold_the_prompt_once_and_what_they_have_in_common() -> None:
     check([sequence])
 
 
-@pytest.mark.parametrize("steps", range(0, 9, 2))
+@pytest.mark.parametrize("steps", [0, 1, 2, 3, 7])
 @pytest.mark.parametrize("ending", ["cancel", "deadline"])
 def test_a_search_that_is_ended_gives_all_back_and_the_best_so_far(steps: int, ending: str) -> None:
     clock = Clock()
@@ -185,7 +190,7 @@ def test_a_search_that_is_ended_gives_all_back_and_the_best_so_far(steps: int, e
     assert sequence.finish_reason is reason
     found = answers(sequence)
     assert {answer.reason for answer in found} == ({reason} if found else set())
-    assert len(found) == (3 if steps > 2 else 0)
+    assert len(found) == (3 if steps >= 2 else 0)
     if found:
         assert list(sequence.output) == found[0].output
 
