@@ -14,14 +14,14 @@ from backend.scheduler.plan import Chunk, StepPlan
 
 
 class ContextRows(NamedTuple):
-    """Rows of a step's logits, ``count`` from ``first`` on, that are of a prompt's positions.
+    """Rows of a step's logits, ``num_rows`` from ``first`` on, that are of a prompt's positions.
 
     chunk: place of the chunk that computes them among the plan's.
     """
 
     chunk: int
     first: int
-    count: int
+    num_rows: int
 
 
 class Batch(NamedTuple):
@@ -57,7 +57,7 @@ def build_batch(plan: StepPlan, block_size: int) -> Batch:
     logit_rows = query_start[1:][samples] - 1
     sampled, context = None, _context_rows(plan, query_start)
     if context:
-        whole = np.unique(np.concatenate([logit_rows, *(np.arange(r.first, r.first + r.count) for r in context)]))
+        whole = np.unique(np.concatenate([logit_rows, *(np.arange(r.first, r.first + r.num_rows) for r in context)]))
         sampled = torch.from_numpy(np.searchsorted(whole, logit_rows))
         context = [rows._replace(first=int(np.searchsorted(whole, rows.first))) for rows in context]
         logit_rows = whole

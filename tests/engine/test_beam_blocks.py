@@ -60,7 +60,7 @@ class History:
             slots=self.random.randint(3, 6),
             step_tokens=self.random.randint(6, 20),
             host_slots=choose([0, 6, 40]),
-            mode=choose(["recompute", "swap"]),
+            mode=choose(["recompute", "swap", "swap"]),
             overlap=choose([True, True, False]),
             ahead=choose([True, False]),
             guaranteed_no_evict=choose([True, False, False]),
@@ -104,7 +104,7 @@ def test_any_history_leaves_each_search_what_it_finds_alone() -> None:
         if any(sequence.group is not None and sequence.num_preemptions for sequence in history.sequences):
             for (_, mode), count in history.engine.scheduler.population.preemptions.items():
                 preempted[mode] += count
-    assert min(preempted.values()) > HISTORIES / 10
+    assert min(preempted.values()) > HISTORIES / 20
 
 
 def caught() -> bool:
