@@ -56,7 +56,8 @@ def test_the_search_is_over_by_the_rule_of_early_stopping(early: int, penalty: f
     search = searching(early_stopping=early, length_penalty=penalty)
     search.advance([[(1, -1.0), (END, -1.2), (2, -1.9), (3, -5.0)]])
     search.advance([[(END, -1.0), (4, -1.3)], [(5, -2.0), (6, -3.0)]])
-    # By length 1.0: -1.2 and -1.0 have ended; under way -1.15 now, -0.115 at twenty tokens. By -1.0: -1.2 and -4.0; -4.6.
+    # By length 1.0: -1.2 and -1.0 have ended; under way -1.15 now, -0.115 at twenty tokens.
+    # By -1.0: -1.2 and -4.0; under way -4.6.
     assert search.ended == ended
 
 
