@@ -95,8 +95,13 @@ def check(saved: Saved, sequence: Sequence, width: int, **options: Any) -> None:
     assert [answer.score for answer in found] == pytest.approx(scores, abs=SCORE)
 
 
-@pytest.mark.parametrize("early", EARLY)
-@pytest.mark.parametrize("penalty", [0.0, 1.0, 2.0, -0.5])
+@pytest.mark.parametrize(
+    ("early", "penalty"),
+    [
+        (1, 0.0), (0, 1.0), (2, 1.0), (2, -0.5),
+        *(pytest.param(early, penalty, marks=pytest.mark.nightly) for early in EARLY for penalty in (0.0, 2.0, -0.5)),
+    ],
+)  # fmt: skip
 def test_the_answers_are_those_of_transformers(wide: Engine, saved: Saved, early: int, penalty: float) -> None:
     """Several searches at the same time, of several widths, with prompts that end within a block and at its edge."""
     settings = {"length_penalty": penalty, "early_stopping": early}

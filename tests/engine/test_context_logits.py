@@ -50,7 +50,7 @@ def check(saved: Saved, sequence: Sequence) -> None:
     assert np.abs(logits_of(sequence) - expected).max() < 1e-4
 
 
-@pytest.mark.parametrize("length", [1, 8, 16, 17, 45])
+@pytest.mark.parametrize("length", [1, 16, 45])
 def test_they_are_those_of_transformers_for_prompts_of_one_chunk_and_of_several(
     engine: Engine, saved: Saved, length: int
 ) -> None:

@@ -10,6 +10,7 @@ from tests.reference import Reference
 from tests.server.entries.client import FRANCE, ONCE, Client, Fields, flat, token_request
 
 pytestmark = pytest.mark.server
+NIGHTLY = pytest.mark.nightly
 EOS, LENGTH = 2, 7
 
 
@@ -56,7 +57,7 @@ def text_request(**fields: Any) -> Fields:
     return {"text_input": FRANCE, "max_tokens": LENGTH, "exclude_input_in_output": True, **fields}
 
 
-@pytest.mark.parametrize("entry", ["ensemble", "tensorrt_llm_bls", "ensemble_uint32"])
+@pytest.mark.parametrize("entry", ["ensemble", "ensemble_uint32", pytest.param("tensorrt_llm_bls", marks=NIGHTLY)])
 def test_a_text_entry_answers_with_a_text_for_each_beam(
     client: Client, reference: Reference, beams: Beams, entry: str
 ) -> None:
@@ -125,7 +126,7 @@ def test_every_setting_finds_the_beams_of_transformers(
     assert ranked == pytest.approx(scores, abs=1e-3)
 
 
-@pytest.mark.parametrize("entry", ["ensemble", "tensorrt_llm"])
+@pytest.mark.parametrize("entry", ["ensemble", pytest.param("tensorrt_llm", marks=NIGHTLY)])
 def test_logits_of_the_prompt_come_with_the_last_response(client: Client, reference: Reference, entry: str) -> None:
     ids = list(reference.prompt_ids(FRANCE))
     asked = text_request(stream=True) if entry == "ensemble" else token_request(ids, 2)
