@@ -190,6 +190,8 @@ def test_numbers_out_of_range_are_refused_by_the_clients_name_of_the_field(
         ({"return_context_logits": YES, "input_ids": tensor([1] * 83_886)}, None),
         ({"beam_width": tensor([5])}, r"beam_width: 5 is out of range, allowed is \[1, 4\] \(max_beam_width\)"),
         ({"beam_width": tensor([0])}, "beam_width: 0 is out of range"),
+        ({"beam_width": tensor([-1])}, "beam_width: -1 is out of range"),
+        ({"beam_width": tensor([10**9])}, "beam_width: 1000000000 is out of range"),
         ({"len_penalty": f32(0.5)}, "length_penalty: 0.5 is not supported, allowed is 0 or 1: it has an effect with"),
         ({"len_penalty": f32(np.nan)}, "length_penalty: nan is not supported"),
         ({"early_stopping": NO}, "early_stopping: false is not supported, allowed is true"),
