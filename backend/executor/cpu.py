@@ -90,7 +90,8 @@ class CpuExecutor:
         ids = [work.sequence.request.request_id for work in works]
         special = self._special_rows(works)
         # Here, not where it is computed: someone may arrive before that.
-        most_urgent = min(sequence.request.level for sequence in plan.sequences) if plan.chunks else None
+        short = plan.num_tokens == len(plan.sequences)  # a token for each, as decodes and beams have it
+        most_urgent = None if short else min(sequence.request.level for sequence in plan.sequences)
         self._interruption.begin(most_urgent)
         return RunningStep(self._thread.submit(self._run, plan.copies, batch, rows, ids, special))
 

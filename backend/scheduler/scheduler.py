@@ -192,7 +192,7 @@ class Scheduler:
         for chunk in plan.chunks:
             if chunk.sequence.state is State.RUNNING:
                 chunk.sequence.num_computed = chunk.start
-                if chunk.samples:
+                if chunk.samples and chunk.sequence.owner is chunk.sequence:
                     self.population.prefill(chunk.sequence)
 
     def commit(self, plan: StepPlan, tokens: Iterable[int]) -> list[TokenOutput]:
