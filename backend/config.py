@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from backend.beam_params import MOST_BEAMS
 from backend.errors import ConfigError
 
 POLICIES = ("max_utilization", "guaranteed_no_evict")
@@ -43,6 +44,7 @@ class EngineConfig:
     )
     max_batch_size: int = _integer(32, 1, 4096, "slots: sequences that run at the same time")
     max_num_tokens: int = _integer(512, 1, 1 << 20, "tokens that one step may compute")
+    max_beam_width: int = _integer(8, 1, MOST_BEAMS, "beams of one request; each takes a slot")
     max_seq_len: int = _integer(0, 0, 1 << 24, "prompt + output tokens of a request; 0 = what model and pool allow")
     max_tokens_in_paged_kv_cache: int = _integer(0, 0, 1 << 31, "tokens the pool holds; 0 = a share of free memory")
     kv_cache_free_gpu_mem_fraction: float = _knob(

@@ -21,7 +21,8 @@ _MOST_IDLE_PLANS = 1000
 class StepTrace(NamedTuple):
     """What a step did, for whoever watches, once its tokens are taken in; not of one that failed or was ended early.
 
-    started: on ``time.perf_counter``. work: (request id, first position, tokens) of each sequence.
+    started: on ``time.perf_counter``. work: (request id, first position, tokens) of each sequence. Beams have request
+    ids of their own, below 0.
     """
 
     step: int
@@ -136,12 +137,15 @@ class Engine:
             return self._step_ahead(expired)
         done, tokens, self._tokens = self._in_flight, self._tokens, None
         self._in_flight = None
+        outputs: list[TokenOutput] = []
+        if done is not None and done.plan.beams:  # what they bring decides what the next step computes
+            outputs, done = self._commit(done, tokens), None
         try:
             self._in_flight = self._launch()
         except StepFailedError as error:
-            error.outputs = expired + self._commit(done, tokens)
+            error.outputs = expired + outputs + self._commit(done, tokens)
             raise
-        outputs = self._commit(done, tokens)
+        outputs += self._commit(done, tokens)
         if not self._overlap and self._in_flight is not None:
             try:
                 self.wait()
@@ -226,6 +230,11 @@ class Engine:
             sampling = done.plan.sampling()
             for place, detail in details.items():
                 sampling[place].add_detail(detail)
+        if done.plan.context:
+            for place, logits in done.handle.context().items():
+                chunk = done.plan.chunks[place]
+                if chunk.sequence.context is not None:
+                    chunk.sequence.context[chunk.start] = logits
         outputs = self.scheduler.commit(done.plan, tokens)
         self.watch(done.trace)
         return outputs

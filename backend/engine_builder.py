@@ -29,13 +29,17 @@ _TORCH_THREADS = 1
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LoadedEngine:
-    """An engine with what its surroundings need to know of it. no_guides: why it cannot be guided, "" if it can."""
+    """An engine with what its surroundings need to know of it. no_guides: why it cannot be guided, "" if it can.
+
+    no_host_logits: why it can neither search over beams nor give logits of prompts, "" if it can.
+    """
 
     engine: Engine
     model: ModelConfig
     max_seq_len: int
     pool_tokens: int
     no_guides: str
+    no_host_logits: str
 
 
 def build_engine(config: EngineConfig, progress: bool = True) -> LoadedEngine:
@@ -64,7 +68,12 @@ def assembled(config: EngineConfig, model: ModelConfig, parts: EngineParts) -> L
         StepTraceFile(Path(config.step_trace_file)).attach(engine)
     pool_tokens = (parts.num_blocks - 1) * config.tokens_per_block
     return LoadedEngine(
-        engine=engine, model=model, max_seq_len=parts.max_seq_len, pool_tokens=pool_tokens, no_guides=parts.no_guides
+        engine=engine,
+        model=model,
+        max_seq_len=parts.max_seq_len,
+        pool_tokens=pool_tokens,
+        no_guides=parts.no_guides,
+        no_host_logits=parts.no_host_logits,
     )
 
 

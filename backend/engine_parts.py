@@ -31,7 +31,8 @@ class EngineParts(NamedTuple):
     """num_blocks: of the pool, the null block among them. ahead: steps may be launched while others run.
 
     measured_tokens: of the prompt that says what computing a token again costs. no_guides: why this executor cannot
-    guide what it samples; "" if it can.
+    guide what it samples; "" if it can. no_host_logits: why it can neither search over beams nor give
+    logits of prompts, as above.
     """
 
     executor: MeasuredExecutor
@@ -41,6 +42,7 @@ class EngineParts(NamedTuple):
     ahead: bool
     measured_tokens: int
     no_guides: str
+    no_host_logits: str
 
 
 def cpu_parts(config: EngineConfig, model: ModelConfig, progress: bool) -> EngineParts:
@@ -61,7 +63,7 @@ def cpu_parts(config: EngineConfig, model: ModelConfig, progress: bool) -> Engin
     decode = RecordedDecode(decoder, pool, operations.recorder, -(-limit // layout.block_size))
     executor = CpuExecutor(decode.forward, pool, host, _prepare_compute_thread, interruption)
     return EngineParts(
-        executor, num_blocks, num_host_slots, limit, False, min(_MEASURED_TOKENS, config.max_num_tokens), ""
+        executor, num_blocks, num_host_slots, limit, False, min(_MEASURED_TOKENS, config.max_num_tokens), "", ""
     )
 
 

@@ -28,6 +28,7 @@ from kernels.launch_operations import decode_operations, mixed_operations
 
 _SHARE_OF_GPU = 0.9
 _NO_GUIDES = "there is no guided decoding with device=cuda, where a step begins before the last token is known"
+_NO_HOST_LOGITS = "not with device=cuda, where logits stay on the device"
 _BYTES_PER_GRAPH = 32 << 20
 """An estimate of what the driver keeps for a captured graph of some hundreds of launches."""
 
@@ -51,7 +52,9 @@ def gpu_parts(config: EngineConfig, model: ModelConfig, device: Device, progress
         executor = GpuExecutor(device, decoders, pool, host, _limits(config, limit), sizes)
         executor.warm_up()
     # A GPU computes few tokens hardly faster than many: what recomputing costs shows in a full step.
-    return EngineParts(executor, num_blocks, num_host_slots, limit, True, config.max_num_tokens, _NO_GUIDES)
+    return EngineParts(
+        executor, num_blocks, num_host_slots, limit, True, config.max_num_tokens, _NO_GUIDES, _NO_HOST_LOGITS
+    )
 
 
 @contextmanager

@@ -6,11 +6,15 @@ import enum
 from collections import deque
 from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from backend.guide import NoToken, problem_of
 from backend.sampling_params import SamplingParams
 from backend.token_detail import TokenDetail
+
+if TYPE_CHECKING:
+    from backend.beam_search import BeamWatch
+    from backend.scheduler.beam_group import BeamGroup
 
 _NO_TOKENS = frozenset(int(outcome) for outcome in NoToken)
 
@@ -49,8 +53,9 @@ class Request:
     with each request; the order among equals. arrived: seconds on the scheduler's clock. deadline: seconds on that
     clock after which nobody wants the answer, or None. tenant: whose fair share it uses. salt: prefixes are shared only
     among requests of the same salt. leader: request_id of another request with the same prompt whose computed prompt
-    this one is to share (the further sequences of ``num_return_sequences``), or None. trace: the trace context under
-    which its life is told, as a JSON object of W3C's headers, or "".
+    this one is to share (the further sequences of ``num_return_sequences``), or None. stop_watch: of the one output's
+    text. trace: the trace context under which its life is told, as a JSON object of W3C's headers, or "".
+    beam_watch: in stop_watch's place where beams are searched.
     """
 
     request_id: int
@@ -65,6 +70,7 @@ class Request:
     leader: int | None = None
     stop_watch: StopWatch | None = None
     trace: str = ""
+    beam_watch: BeamWatch | None = None
 
     @property
     def max_tokens_held(self) -> int:
@@ -85,16 +91,20 @@ class Sequence:
     details: of the output tokens, in order, that nobody has fetched yet; None where nobody asked for any.
     num_reused_blocks, num_new_blocks: blocks it was given in its life that others had computed, and that it computes
     itself. first_scheduled: when it first got a slot, on the scheduler's clock; 0.0 before.
+    context: float32 logits ``[n, vocab]`` of the prompt's positions from the key on, where they were asked for.
+    group: of beams, of which it is the root or a branch; None for all others.
     """
 
     __slots__ = (
         "awaits_token",
         "blocks",
         "capacity",
+        "context",
         "details",
         "ends",
         "finish_reason",
         "first_scheduled",
+        "group",
         "host_slots",
         "limit",
         "num_charged",
@@ -143,6 +153,8 @@ class Sequence:
         self.details: deque[TokenDetail] | None = deque() if sampling.detailed else None
         self.num_reused_blocks = self.num_new_blocks = 0
         self.first_scheduled = 0.0
+        self.group: BeamGroup | None = None
+        self.context: dict[int, bytes] | None = {} if sampling.context_logits else None
 
     def __repr__(self) -> str:
         return f"Sequence({self.request.request_id}, {self.num_computed}/{self.num_tokens}, {self.state.name})"
@@ -172,6 +184,30 @@ class Sequence:
         """Sort key among sequences: level first, then arrival."""
         return self.request.level, self.request.arrival
 
+    @property
+    def slots(self) -> int:
+        """Slots that it takes when it runs: one for each beam."""
+        return 1 if self.group is None else self.group.width
+
+    @property
+    def held(self) -> SequenceOf[int]:
+        """The blocks it holds, those of its branches among them, one as often as it holds it."""
+        if self.group is None or self.group.root is not self:
+            return self.blocks
+        return [*self.blocks, *(block for branch in self.group.branches for block in branch.blocks)]
+
+    @property
+    def num_kept(self) -> int:
+        """Tokens with keys and values in the pool, which are lost if its blocks are: those of its beams among them."""
+        if self.group is None:
+            return self.num_computed
+        return self.num_computed + sum(b.num_computed - b.num_prompt for b in self.group.branches)
+
+    @property
+    def owner(self) -> Sequence:
+        """Itself, or the root that stands for it among those that wait and run."""
+        return self if self.group is None else self.group.root
+
     def add_detail(self, detail: TokenDetail) -> None:
         """Of the token that is appended next; of a sequence that has ended, none will be."""
         if self.details is not None and self.state is not State.FINISHED:
@@ -189,7 +225,7 @@ class Sequence:
         stopped = self.watch is not None and self.watch.push(token)
         if token in self.ends and token in self.request.sampling.end_ids:
             return FinishReason.EOS
-        if stopped or (token in self.ends and self._stops()):
+        if stopped or (token in self.ends and self.request.sampling.stops(tokens, self.num_output)):
             return FinishReason.STOP
         # The token that would be sampled from the last slot is the last one.
         if len(tokens) > self.limit:
@@ -200,14 +236,3 @@ class Sequence:
         """No token can follow: the output is whole, or what was asked for cannot be."""
         self.problem = problem_of(outcome, self.num_output)
         return FinishReason.ERROR if self.problem else FinishReason.STOP
-
-    def _stops(self) -> bool:
-        """Whether the output ends in a stop token or in a whole stop sequence, beyond its least length."""
-        sampling, tokens = self.request.sampling, self.tokens
-        if self.num_output <= sampling.min_tokens:
-            return False
-        if tokens[-1] in sampling.stop_ids:
-            return True
-        return any(
-            len(words) <= self.num_output and tuple(tokens[-len(words) :]) == words for words in sampling.stop_sequences
-        )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from backend.beam_params import BeamParams
 from backend.errors import InvalidRequest
 from backend.guide import Guide
 from backend.logit_bias import NO_BIAS, LogitBias
+from backend.ranges import within
 
 GREEDY_BELOW = 1e-5
 """Temperatures below this are greedy: dividing float32 logits by less overflows."""
@@ -22,7 +23,7 @@ MAX_WORDS = 512
 MAX_WORD_IDS = 64
 MAX_TOP_LOG_PROBS = 20
 MAX_LOGITS_BYTES = 32 << 20
-"""Generation logits of one request."""
+"""Generation logits of one request, and context logits."""
 
 Words = tuple[tuple[int, ...], ...]
 
@@ -49,7 +50,10 @@ class SamplingParams:
     min_tokens: neither end_ids nor stop_ids are drawn, and no stop sequence ends the output, before so many tokens.
 
     log_probs: each token comes with its log-probability, see ``TokenDetail``; top_log_probs: and with those of so many
-    of the likeliest. generation_logits: and with the raw logits.
+    of the likeliest. generation_logits: and with the raw logits. context_logits: and each prompt position with its own.
+
+    beams: a search in place of a draw: temperature, filters and seed have no effect, and tokens come with candidates,
+    of the logits after all the changes above, in place of the details.
     """
 
     max_tokens: int
@@ -71,6 +75,8 @@ class SamplingParams:
     log_probs: bool = False
     top_log_probs: int = 0
     generation_logits: bool = False
+    context_logits: bool = False
+    beams: BeamParams | None = None
     processed: bool = field(init=False, repr=False, compare=False)
     """Whether logits are changed before the draw."""
     detailed: bool = field(init=False, repr=False, compare=False)
@@ -84,7 +90,7 @@ class SamplingParams:
         processed = self.penalised or bool(
             self.logit_bias or self.bad_words or self.min_tokens or self.guide is not None
         )
-        detailed = self.log_probs or self.top_log_probs > 0 or self.generation_logits
+        detailed = self.log_probs or self.top_log_probs > 0 or self.generation_logits or self.beams is not None
         reads_tokens = self.penalised or self.guide is not None or any(len(word) > 1 for word in self.bad_words)
         object.__setattr__(self, "processed", processed)
         object.__setattr__(self, "reads_tokens", reads_tokens)
@@ -107,23 +113,41 @@ class SamplingParams:
         single = {words[0] for words in self.stop_sequences if len(words) == 1}
         return self.end_ids | self.stop_ids | single
 
+    @property
+    def num_top(self) -> int:
+        """How many of the likeliest tokens come with each one."""
+        return self.beams.num_candidates(len(self.ending_ids)) if self.beams is not None else self.top_log_probs
+
+    def stops(self, tokens: Sequence[int], num_output: int) -> bool:
+        """Whether an output ends in a stop token or in a whole stop sequence, beyond its least length.
+
+        tokens: which end in so many output tokens.
+        """
+        if num_output <= self.min_tokens:
+            return False
+        if tokens[-1] in self.stop_ids:
+            return True
+        return any(len(words) <= num_output and tuple(tokens[-len(words) :]) == words for words in self.stop_sequences)
+
     def validate(self, vocab_size: int) -> None:
         """Raise InvalidRequest, naming field, value and limit, for whatever is out of range (NaN included)."""
-        _within("max_tokens", self.max_tokens, 1, 1 << 31)
-        _within("temperature", self.temperature, 0.0, MAX_TEMPERATURE)
-        _within("top_k", self.top_k, 0, 1 << 31)
-        _within("top_p", self.top_p, 0.0, 1.0, low_allowed=False)
-        _within("min_p", self.min_p, 0.0, 1.0)
-        _within("seed", self.seed, 0, (1 << 64) - 1)
-        _within("repetition_penalty", self.repetition_penalty, 1 / MAX_REPETITION_PENALTY, MAX_REPETITION_PENALTY)
-        _within("presence_penalty", self.presence_penalty, -MAX_ADDED_PENALTY, MAX_ADDED_PENALTY)
-        _within("frequency_penalty", self.frequency_penalty, -MAX_ADDED_PENALTY, MAX_ADDED_PENALTY)
+        within("max_tokens", self.max_tokens, 1, 1 << 31)
+        within("temperature", self.temperature, 0.0, MAX_TEMPERATURE)
+        within("top_k", self.top_k, 0, 1 << 31)
+        within("top_p", self.top_p, 0.0, 1.0, low_allowed=False)
+        within("min_p", self.min_p, 0.0, 1.0)
+        within("seed", self.seed, 0, (1 << 64) - 1)
+        within("repetition_penalty", self.repetition_penalty, 1 / MAX_REPETITION_PENALTY, MAX_REPETITION_PENALTY)
+        within("presence_penalty", self.presence_penalty, -MAX_ADDED_PENALTY, MAX_ADDED_PENALTY)
+        within("frequency_penalty", self.frequency_penalty, -MAX_ADDED_PENALTY, MAX_ADDED_PENALTY)
         _ids("end_id", self.end_ids, vocab_size)
         _ids("stop_token_ids", self.stop_ids, vocab_size)
         _words("stop_words_list", self.stop_sequences, vocab_size)
         _words("bad_words_list", self.bad_words, vocab_size)
         _bias(self.logit_bias, vocab_size)
         self._validate_lengths(vocab_size)
+        if self.beams is not None:
+            self.beams.validate(len(self.ending_ids), vocab_size)
 
     def validate_together(self, num_sequences: int, vocab_size: int) -> None:
         """Raise InvalidRequest if so many sequences of one request would bring more than one may hold."""
@@ -135,23 +159,27 @@ class SamplingParams:
                 f"bytes, at most {MAX_LOGITS_BYTES} are allowed",
             )
 
+    def validate_prompt(self, num_prompt: int, vocab_size: int) -> None:
+        """Raise InvalidRequest if a prompt of so many tokens would bring more logits than one request may hold."""
+        size = 4 * num_prompt * vocab_size
+        if self.context_logits and size > MAX_LOGITS_BYTES:
+            raise InvalidRequest(
+                "return_context_logits",
+                f"{num_prompt} tokens of the prompt by {vocab_size} logits are {size} bytes, at most "
+                f"{MAX_LOGITS_BYTES} are allowed",
+            )
+
     def _validate_lengths(self, vocab_size: int) -> None:
-        _within("num_log_probs", self.top_log_probs, 0, min(MAX_TOP_LOG_PROBS, vocab_size))
-        _within("min_tokens", self.min_tokens, 0, 1 << 31)
+        within("num_log_probs", self.top_log_probs, 0, min(MAX_TOP_LOG_PROBS, vocab_size))
+        within("min_tokens", self.min_tokens, 0, 1 << 31)
         if self.min_tokens > self.max_tokens:
             raise InvalidRequest("min_tokens", f"{self.min_tokens} exceeds max_tokens, {self.max_tokens}")
-
-
-def _within(name: str, value: float, low: float, high: float, low_allowed: bool = True) -> None:
-    fits = low <= value <= high if low_allowed else low < value <= high
-    if math.isnan(value) or not fits:
-        raise InvalidRequest(name, f"{value} is out of range, allowed is {'[' if low_allowed else '('}{low}, {high}]")
 
 
 def _ids(name: str, ids: Iterable[int], vocab_size: int, most: int = MAX_STOP_IDS) -> None:
     count = 0
     for token in ids:
-        _within(name, token, 0, vocab_size - 1)
+        within(name, token, 0, vocab_size - 1)
         count += 1
     if count > most:
         raise InvalidRequest(name, f"{count} ids, at most {most} are allowed")
@@ -172,5 +200,5 @@ def _bias(bias: LogitBias, vocab_size: int) -> None:
     if low[0] >= 0 and high[0] < vocab_size and low[1] >= -MAX_BIAS and high[1] <= MAX_BIAS:
         return
     for token, weight in bias:
-        _within("logit_bias_ids", token, 0, vocab_size - 1)
-        _within("logit_bias_weights", weight, -MAX_BIAS, MAX_BIAS)
+        within("logit_bias_ids", token, 0, vocab_size - 1)
+        within("logit_bias_weights", weight, -MAX_BIAS, MAX_BIAS)

@@ -8,7 +8,10 @@ collected, not when it is launched, as on a device.
 import hashlib
 from typing import NamedTuple
 
+from backend.beam_search import Answer, BeamSearch
 from backend.executor.interruption import Interruption
+from backend.request import FinishReason
+from backend.sampling_params import SamplingParams
 from backend.scheduler.plan import StepPlan
 from backend.token_detail import TokenDetail
 
@@ -37,6 +40,23 @@ def lone_run(prompt: tuple[int, ...], max_tokens: int, end_ids: frozenset[int] =
     return tokens[len(prompt) :]
 
 
+def candidates(tokens: list[int], count: int) -> tuple[tuple[int, float], ...]:
+    """(token, log-probability) of so many distinct tokens that the oracle model proposes after these, best first."""
+    first, found, so_far = next_token(tokens), [], 0.0
+    for n in range(count):
+        so_far -= next_token([*tokens, VOCAB + n]) / VOCAB / 2
+        found.append(((first + 37 * n) % VOCAB, so_far))
+    return tuple(found)
+
+
+def lone_search(prompt: tuple[int, ...], sampling: SamplingParams) -> list[Answer]:
+    """The answers of a search that is alone in the world."""
+    search = BeamSearch(sampling)
+    while not search.ended:
+        search.advance([candidates([*prompt, *beam.output], sampling.num_top) for beam in search.beams])
+    return search.answers(FinishReason.LENGTH)
+
+
 class Job(NamedTuple):
     """What a launch reads of a sequence: nothing of it is looked at later."""
 
@@ -45,7 +65,7 @@ class Job(NamedTuple):
     start: int
     blocks: list[int]
     samples: bool
-    detailed: bool
+    sampling: SamplingParams
 
 
 class LaunchedStep:
@@ -57,8 +77,10 @@ class LaunchedStep:
         tokens = self._executor.run(self._plan, self._jobs)
         sampling = [job for job in self._jobs if job.samples]
         for place, job in enumerate(sampling):
-            if job.detailed:
-                self._details[place] = TokenDetail(log_prob(self._executor.read(job)))
+            if job.sampling.detailed:
+                tokens_read = self._executor.read(job)
+                top = candidates(tokens_read, job.sampling.num_top) if job.sampling.beams is not None else ()
+                self._details[place] = TokenDetail(log_prob(tokens_read), top)
         return tokens
 
     def details(self) -> dict[int, TokenDetail]:
@@ -87,7 +109,7 @@ class OracleExecutor:
             known += [None] * (work.num_tokens - len(known))
             asked = sequence.request
             blocks = list(sequence.blocks)
-            jobs.append(Job(asked.request_id, known, work.start, blocks, work.samples, asked.sampling.detailed))
+            jobs.append(Job(asked.request_id, known, work.start, blocks, work.samples, asked.sampling))
         return LaunchedStep(self, plan, jobs)
 
     def run(self, plan: StepPlan, jobs: list[Job]) -> list[int]:

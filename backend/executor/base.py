@@ -24,6 +24,12 @@ class StepHandle(Protocol):
     def details(self) -> Mapping[int, TokenDetail]:
         """After ``collect``: details of the tokens whose sequences asked for them, by place among the tokens."""
 
+    def context(self) -> Mapping[int, bytes]:
+        """After ``collect``: float32 logits ``[n, vocab]`` of a prompt's positions that a chunk computed.
+
+        For sequences that asked for them, by the chunk's place among the plan's.
+        """
+
 
 class Executor(Protocol):
     """Turns plans into tokens, in the order in which they are launched."""

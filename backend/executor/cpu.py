@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from collections.abc import Sequence as SequenceOf
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,6 +19,8 @@ from backend.executor.block_copier import BlockCopier
 from backend.executor.interruption import Interruption
 from backend.executor.step_inputs import Batch, build_batch
 from backend.model.batch import StepInputs
+from backend.request import Sequence
+from backend.sampling.row_state import RowState
 from backend.sampling.row_states import RowStates
 from backend.sampling.sampler import Sampled, SamplingRow, SpecialRow, sample_with
 from backend.scheduler.plan import BlockCopies, Chunk, StepPlan
@@ -27,19 +30,33 @@ Forward = Callable[[StepInputs], Tensor]
 """A step's inputs -> float32 logits ``[R, vocab_size]`` of its logit rows."""
 
 
+class _Result(NamedTuple):
+    """What a step has brought. context: see ``StepHandle.context``."""
+
+    sampled: Sampled
+    context: Mapping[int, bytes]
+
+
+_NOTHING = _Result(Sampled([], {}), {})
+
+
 class RunningStep:
     """A step in the compute thread."""
 
-    def __init__(self, future: Future[Sampled]) -> None:
+    def __init__(self, future: Future[_Result]) -> None:
         self._future = future
 
     def collect(self) -> SequenceOf[int]:
         """Wait for the step's tokens."""
-        return self._future.result().tokens
+        return self._future.result().sampled.tokens
 
     def details(self) -> Mapping[int, TokenDetail]:
         """Of the tokens whose sequences asked for them."""
-        return self._future.result().details
+        return self._future.result().sampled.details
+
+    def context(self) -> Mapping[int, bytes]:
+        """Of the positions of prompts that were asked for, by chunk."""
+        return self._future.result().context
 
 
 class CpuExecutor:
@@ -73,20 +90,26 @@ class CpuExecutor:
         ids = [work.sequence.request.request_id for work in works]
         special = self._special_rows(works)
         # Here, not where it is computed: someone may arrive before that.
-        most_urgent = min(sequence.request.level for sequence in plan.sequences) if plan.chunks else None
+        short = plan.num_tokens == len(plan.sequences)  # a token for each, as decodes and beams have it
+        most_urgent = None if short else min(sequence.request.level for sequence in plan.sequences)
         self._interruption.begin(most_urgent)
         return RunningStep(self._thread.submit(self._run, plan.copies, batch, rows, ids, special))
 
     def _special_rows(self, works: list[Chunk]) -> list[SpecialRow]:
         """The states are looked up in this thread and changed in the other, in the order of the steps."""
         special = [
-            SpecialRow(place, self._states.get(work.sequence, work.start + work.num_tokens))
+            SpecialRow(place, self._state(work.sequence, work.start + work.num_tokens))
             for place, work in enumerate(works)
             if work.sequence.request.sampling.special
         ]
         if special:
             self._states.forget(len(special))
         return special
+
+    def _state(self, sequence: Sequence, position: int) -> RowState:
+        """Of a beam made anew at each step, as the search decides what it says, not the sampler."""
+        beams = sequence.request.sampling.beams
+        return self._states.get(sequence, position) if beams is None else RowState(sequence, position)
 
     @torch.inference_mode()
     def _run(
@@ -96,19 +119,23 @@ class CpuExecutor:
         rows: list[SamplingRow],
         ids: list[int],
         special: list[SpecialRow],
-    ) -> Sampled:
+    ) -> _Result:
         self._copier.run(copies)
         if batch is None:
-            return Sampled([], {})
+            return _NOTHING
         try:
             logits = self._forward(batch.fill(self._last_tokens))
         finally:
             self._interruption.end()
+        # Before the sampler, which changes its rows.
+        context = {chunk: logits[first : first + count].numpy().tobytes() for chunk, first, count in batch.context}
+        if batch.sampled is not None:
+            logits = logits[batch.sampled]
         sampled = sample_with(logits, rows, special) if rows else Sampled([], {})
         # A sequence that got no token may be planned once more; that step reads some token, and nobody its result.
         known = [max(token, 0) for token in sampled.tokens] if special else sampled.tokens
         self._last_tokens = dict(zip(ids, known, strict=True))
-        return sampled
+        return _Result(sampled, context)
 
     def seconds_per_token(self, num_tokens: int) -> float:
         """Measured time of computing a prompt, per token, on a batch of so many tokens in the null block."""

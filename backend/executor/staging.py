@@ -108,3 +108,7 @@ class ReturningTokens:
     def details(self) -> Mapping[int, TokenDetail]:
         """Of the tokens whose sequences asked for them, by place; after ``collect``."""
         return self._details()
+
+    def context(self) -> Mapping[int, bytes]:
+        """None: who asks for a prompt's logits on this executor is refused at the door."""
+        return {}

@@ -13,11 +13,27 @@ from backend.model.batch import StepInputs
 from backend.scheduler.plan import Chunk, StepPlan
 
 
+class ContextRows(NamedTuple):
+    """Rows of a step's logits, ``num_rows`` from ``first`` on, that are of a prompt's positions.
+
+    chunk: place of the chunk that computes them among the plan's.
+    """
+
+    chunk: int
+    first: int
+    num_rows: int
+
+
 class Batch(NamedTuple):
-    """The inputs of a step. unknown: (row, request id) of tokens that the step before is still to bring."""
+    """The inputs of a step. unknown: (row, request id) of tokens that the step before is still to bring.
+
+    sampled: int64, those of the step's logits that are sampled from; None if all are. context: those asked for as such.
+    """
 
     inputs: StepInputs
     unknown: list[tuple[int, int]]
+    sampled: torch.Tensor | None
+    context: list[ContextRows]
 
     def fill(self, tokens: Mapping[int, int]) -> StepInputs:
         """Put the tokens of the step before, by request id, where they belong."""
@@ -38,6 +54,13 @@ def build_batch(plan: StepPlan, block_size: int) -> Batch:
     tables = _block_tables(works)
     slots = tables[sequence_of_row, positions // block_size] * block_size + positions % block_size
     token_ids, unknown = _token_ids(works)
+    logit_rows = query_start[1:][samples] - 1
+    sampled, context = None, _context_rows(plan, query_start)
+    if context:
+        whole = np.unique(np.concatenate([logit_rows, *(np.arange(r.first, r.first + r.num_rows) for r in context)]))
+        sampled = torch.from_numpy(np.searchsorted(whole, logit_rows))
+        context = [rows._replace(first=int(np.searchsorted(whole, rows.first))) for rows in context]
+        logit_rows = whole
     inputs = StepInputs(
         token_ids=torch.from_numpy(token_ids),
         positions=torch.from_numpy(positions),
@@ -45,9 +68,19 @@ def build_batch(plan: StepPlan, block_size: int) -> Batch:
         kv_lengths=torch.from_numpy((starts + lengths).astype(np.int32)),
         block_tables=torch.from_numpy(tables.astype(np.int32)),
         slot_mapping=torch.from_numpy(slots),
-        logit_rows=torch.from_numpy(query_start[1:][samples] - 1),
+        logit_rows=torch.from_numpy(logit_rows),
     )
-    return Batch(inputs, unknown)
+    return Batch(inputs, unknown, sampled, context)
+
+
+def _context_rows(plan: StepPlan, query_start: NDArray[np.int64]) -> list[ContextRows]:
+    """Rows of the batch that are asked for as a prompt's positions."""
+    found = []
+    for place, chunk in enumerate(plan.chunks):
+        count = min(chunk.num_tokens, chunk.sequence.num_prompt - chunk.start)
+        if chunk.sequence.context is not None and count > 0:
+            found.append(ContextRows(place, int(query_start[len(plan.decodes) + place]), count))
+    return found
 
 
 def _token_ids(works: list[Chunk]) -> tuple[NDArray[np.int64], list[tuple[int, int]]]:

@@ -28,7 +28,7 @@ class Release:
         """One more victim. reserved: blocks beyond those it holds that it has reserved."""
         self.blocks += reserved
         counts, references, kept = self._counts, self._references, self._kept
-        for block in sequence.blocks:
+        for block in sequence.held:
             counts[block] = count = counts.get(block, 0) + 1
             if count == references(block) and block not in kept:
                 self.blocks += 1
@@ -37,7 +37,7 @@ class Release:
         """Spare a victim that was added."""
         self.blocks -= reserved
         counts, references, kept = self._counts, self._references, self._kept
-        for block in sequence.blocks:
+        for block in sequence.held:
             count = counts[block]
             counts[block] = count - 1
             if count == references(block) and block not in kept:

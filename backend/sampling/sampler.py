@@ -52,8 +52,10 @@ def sample_with(logits: Tensor, rows: Sequence[SamplingRow], special: Sequence[S
     """As ``sample``, with the special rows processed first, in place, and their states told what was drawn."""
     raw = {}
     for place, state in special:
-        if state.params.detailed:
-            raw[place] = logits[place].clone() if state.params.processed else logits[place]
+        params = state.params
+        if params.detailed:
+            # Beams are ranked by what is left of the logits after the changes.
+            raw[place] = logits[place].clone() if params.processed and params.beams is None else logits[place]
         state.apply(logits[place], rows[place].position)
     tokens = sample(logits, rows)
     for place, state in special:

@@ -10,11 +10,11 @@ from kernels.token_log_probs.reference import log_probs
 
 
 def detail_of(logits: Tensor, token: int, params: SamplingParams) -> TokenDetail:
-    """What was asked for of one token. logits: float32 ``[vocab]``, unprocessed."""
+    """What was asked for of one token. logits: float32 ``[vocab]``, unprocessed; of a beam, processed."""
     every = log_probs(logits)
     top: tuple[tuple[int, float], ...] = ()
-    if params.top_log_probs:
-        best = every.topk(params.top_log_probs)
+    if params.num_top:
+        best = every.topk(params.num_top)
         top = tuple(zip(best.indices.tolist(), best.values.tolist(), strict=True))
     kept = logits.numpy().tobytes() if params.generation_logits else None
     return TokenDetail(float(every[token]), top, kept)

@@ -105,7 +105,7 @@ class Admission:
         """Proven before anything is touched: slots and blocks suffice, with the victims' if need be."""
         settings, residency = self._settings, self._residency
         reserve = settings.guaranteed_no_evict or sequence.num_preemptions >= settings.preemption_cap
-        slots = self._population.num_running + 1 - settings.max_batch_size
+        slots = self._population.num_running + sequence.slots - settings.max_batch_size
         spare = residency.available(sequence) - residency.needed(sequence, hits, reserve)
         if leader is not None:
             spare += residency.prompt_blocks(sequence)

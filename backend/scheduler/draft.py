@@ -67,13 +67,34 @@ class StepDraft:
             self._population.decode(sequence)
 
     def clear_the_way(self, sequence: Sequence) -> bool:
-        """Have less urgent decodes sit this step out if the sequence's whole prompt is in it; whether any had to."""
+        """Have less urgent decodes and beams sit this step out if the sequence's whole prompt is in it.
+
+        Returns whether any had to.
+        """
         chunk = self.chunks[-1] if self.chunks else None
         if chunk is None or chunk.sequence is not sequence or not chunk.samples or sequence.num_output:
             return False
-        less = [s for s in self.decodes if s.request.level > sequence.request.level]
+        level = sequence.request.level
+        less = [s for s in self.decodes if s.request.level > level]
         self._drop_decodes(less)
-        return bool(less)
+        branches = [
+            c.sequence for c in self.chunks if c.sequence.owner is not c.sequence and c.sequence.request.level > level
+        ]
+        for branch in branches:
+            self.drop(branch)
+        return bool(less or branches)
+
+    def add_branch(self, branch: Sequence) -> None:
+        """The next token of a beam; or of a chunk of what it has to compute again, as much as fits."""
+        count = min(branch.num_uncomputed, self.budget)
+        if count > 1:
+            count = min(count, max(self._within_target(branch), 1))
+        if count < 1:
+            return
+        start, end = branch.num_computed, branch.num_computed + count
+        branch.num_computed = end
+        self._num_chunk_tokens += count
+        self.chunks.append(Chunk(branch, start, count, end == branch.num_tokens, branch.num_preemptions))
 
     def can_take_tokens(self, sequence: Sequence) -> bool:
         """Whether less urgent work in the step would make room for the sequence."""
@@ -157,7 +178,10 @@ class StepDraft:
                 self.add_chunk(sequence)
 
     def drop(self, sequence: Sequence) -> None:
-        """Take out whatever the sequence has in this step."""
+        """Take out whatever the sequence has in this step, and its branches."""
+        if sequence.group is not None and sequence.group.root is sequence:
+            for branch in sequence.group.branches:
+                self.drop(branch)
         for n, other in enumerate(self.decodes):
             if other is sequence:
                 del self.decodes[n]
@@ -168,6 +192,6 @@ class StepDraft:
                 del self.chunks[n]
                 sequence.num_computed = chunk.start
                 self._num_chunk_tokens -= chunk.num_tokens
-                if chunk.samples:
+                if chunk.samples and sequence.owner is sequence:
                     self._population.prefill(sequence)
                 return

@@ -65,6 +65,10 @@ class FairShare:
         self._add(sequence, self._output_weight * (known - sequence.num_charged))
         sequence.num_charged = known
 
+    def charge_beams(self, root: Sequence, count: int) -> None:
+        """Count a step of so many beams; what they say is not among the root's tokens."""
+        self._add(root, self._output_weight * count)
+
     def _add(self, sequence: Sequence, cost: float) -> None:
         self._counters[account_of(sequence)] += cost
 

@@ -37,13 +37,15 @@ class StepPlan(NamedTuple):
     """What one step does. ``step`` numbers the steps from 1 and is the step's fence.
 
     decodes: sequences of which one token is computed, the one before their cursor; each samples. chunks: the others.
-    The sampled tokens come in the order of the decodes, then of the chunks that sample.
+    The sampled tokens come in the order of the decodes, then of the chunks that sample. beams: what this step brings
+    decides what the next one computes.
     """
 
     step: int
     decodes: list[Sequence]
     chunks: list[Chunk]
     copies: BlockCopies
+    beams: bool = False
 
     @property
     def num_tokens(self) -> int:
@@ -54,6 +56,11 @@ class StepPlan(NamedTuple):
     def empty(self) -> bool:
         """Whether there is nothing to launch."""
         return not (self.decodes or self.chunks or self.copies.moved)
+
+    @property
+    def context(self) -> bool:
+        """Whether logits of a prompt's positions are asked for."""
+        return any(chunk.sequence.context is not None for chunk in self.chunks)
 
     def sampling(self) -> list[Sequence]:
         """The sequences that get a token, in the order of the sampled tokens."""

@@ -14,6 +14,7 @@ from collections import Counter
 
 from backend.kv.block_pool import PoolIntegrityError
 from backend.request import FinishReason, Request, Sequence, State
+from backend.scheduler.beam_group import BeamGroup
 from backend.scheduler.fair_share import FairShare
 from backend.scheduler.life import Change, LifeWatch, unwatched
 from backend.scheduler.residency import Residency
@@ -24,6 +25,7 @@ from backend.scheduler.waiting_queue import WaitingQueue
 class Population:
     """Owns the waiting queue, the running sets and the deadlines. Every change of a sequence's state is here.
 
+    beams: of the running sequences those that search over beams.
     preemptions: (level, "swap" or "recompute") -> how many there were. num_paused: preempted sequences that wait.
     watch: is told of each change, when it has been made; it must be quick.
     """
@@ -33,26 +35,29 @@ class Population:
         self.waiting = WaitingQueue(self.shares, settings.ageing_seconds)
         self.decoding: dict[int, Sequence] = {}
         self.prefilling: dict[int, Sequence] = {}
+        self.beams: dict[int, Sequence] = {}
         self.num_preemptions = self.num_paused = 0
         self.preemptions: dict[tuple[int, str], int] = {}
         self.watch: LifeWatch = unwatched
         self._open: dict[int, Sequence] = {}
-        self._residency = residency
+        self.residency = residency
         self._deadlines: list[tuple[float, int]] = []
 
     @property
     def running(self) -> list[Sequence]:
-        """The sequences that hold a slot."""
+        """The sequences that hold slots."""
         return [*self.decoding.values(), *self.prefilling.values()]
 
     @property
     def num_running(self) -> int:
         """Slots in use."""
-        return len(self.decoding) + len(self.prefilling)
+        return len(self.decoding) + len(self.prefilling) + sum(root.slots - 1 for root in self.beams.values())
 
     def add(self, request: Request) -> Sequence:
         """A request arrives, and waits."""
         sequence = Sequence(request)
+        if request.sampling.beams is not None:
+            sequence.group = BeamGroup(sequence)
         self.shares.enter(sequence)
         self.waiting.push(sequence)
         self._open[request.request_id] = sequence
@@ -75,6 +80,8 @@ class Population:
         sequence.state = State.RUNNING
         self.shares.charge(sequence)
         self.prefilling[sequence.request.request_id] = sequence
+        if sequence.group is not None:
+            self.beams[sequence.request.request_id] = sequence
         self.watch(sequence, Change.RESUMED if sequence.num_preemptions else Change.ADMITTED)
 
     def decode(self, sequence: Sequence) -> None:
@@ -93,8 +100,8 @@ class Population:
         """A running sequence waits again, with its arrival and its tokens; its blocks are taken."""
         self._leave_slot(sequence)
         # The cursor stands at the end while a launched step's token is not known; that token is still welcome.
-        sequence.awaits_token = sequence.num_computed == sequence.num_tokens
-        mode = "swap" if self._residency.take_out(sequence, fence) else "recompute"
+        sequence.awaits_token = sequence.group is None and sequence.num_computed == sequence.num_tokens
+        mode = "swap" if self.residency.take_out(sequence, fence) else "recompute"
         sequence.state = State.WAITING
         sequence.quiet_until = 0
         sequence.num_preemptions += 1
@@ -102,6 +109,8 @@ class Population:
         self.num_paused += 1
         kind = sequence.request.level, mode
         self.preemptions[kind] = self.preemptions.get(kind, 0) + 1
+        if sequence.group is not None:
+            sequence.group.interrupt()
         self.waiting.push(sequence)
         self.watch(sequence, Change.SWAPPED if mode == "swap" else Change.DROPPED)
 
@@ -118,9 +127,11 @@ class Population:
             self.num_paused -= sequence.num_preemptions > 0
         else:
             self._leave_slot(sequence)
-        self._residency.release(sequence, fence)
+        self.residency.release(sequence, fence)
         self.shares.leave(sequence)
         del self._open[sequence.request.request_id]
+        if sequence.group is not None:
+            sequence.group.end(reason)
         self.watch(sequence, Change.ENDED)
         return True
 
@@ -128,6 +139,7 @@ class Population:
         request_id = sequence.request.request_id
         if self.decoding.pop(request_id, None) is None:
             del self.prefilling[request_id]
+        self.beams.pop(request_id, None)
 
     def overdue(self, now: float) -> list[Sequence]:
         """Sequences whose deadline has come and that have not ended."""
@@ -150,8 +162,10 @@ class Population:
             raise PoolIntegrityError("a sequence takes tokens unseen beyond its length, or while it does not run")
         if set(self.decoding) & set(self.prefilling):
             raise PoolIntegrityError("a sequence both prefills and decodes")
+        if any(s.group is None or s.state is not State.RUNNING for s in self.beams.values()):
+            raise PoolIntegrityError("what searches over beams is not what runs")
         if self.num_paused != sum(1 for s in waiting if s.num_preemptions):
             raise PoolIntegrityError("the preempted sequences that wait are miscounted")
         if self.num_preemptions != sum(self.preemptions.values()):
             raise PoolIntegrityError("preemptions differ from their sum by level and mode")
-        self._residency.check_integrity(self.running, waiting)
+        self.residency.check_integrity(self.running, waiting)

@@ -57,11 +57,11 @@ class VictimChooser:
         """
         chosen, together = list[Sequence](), gain()
         for candidate in sorted(candidates, key=self._key):
-            if _suffice(len(chosen), shortage, together):
+            if _suffice(_slots(chosen), shortage, together):
                 break
             chosen.append(candidate)
             together.add(candidate)
-        if not _suffice(len(chosen), shortage, together):
+        if not _suffice(_slots(chosen), shortage, together):
             return None
         return self._alone(candidates, chosen, shortage, gain()) or _without_the_needless(chosen, shortage, together)
 
@@ -81,21 +81,25 @@ class VictimChooser:
 
     def _key(self, sequence: Sequence) -> tuple[int, bool, float, int]:
         request = sequence.request
-        loss = self._costs.loss(sequence.num_computed, len(sequence.blocks))
+        loss = self._costs.loss(sequence.num_kept, len(sequence.held))
         return -request.level, sequence.num_preemptions >= self._cap, loss, -request.arrival
 
 
-def _suffice(count: int, shortage: Shortage, gain: Gain) -> bool:
-    return count >= shortage.slots and gain.blocks >= shortage.blocks
+def _suffice(slots: int, shortage: Shortage, gain: Gain) -> bool:
+    return slots >= shortage.slots and gain.blocks >= shortage.blocks
+
+
+def _slots(victims: list[Sequence]) -> int:
+    return sum(victim.slots for victim in victims)
 
 
 def _without_the_needless(victims: list[Sequence], shortage: Shortage, gain: Gain) -> list[Sequence]:
     """Spare the most valuable of them whom the others make up for."""
-    needed, count = [], len(victims)
+    needed, slots = [], _slots(victims)
     for victim in reversed(victims):
         gain.remove(victim)
-        if _suffice(count - 1, shortage, gain):
-            count -= 1
+        if _suffice(slots - victim.slots, shortage, gain):
+            slots -= victim.slots
         else:
             gain.add(victim)
             needed.append(victim)

@@ -6,36 +6,19 @@ the step computes, so a block copied out may be written by the very same step.
 
 from __future__ import annotations
 
+from backend.beam_search import Step
 from backend.kv.block_pool import BlockPool, PoolIntegrityError
-from backend.kv.block_table import BlockTables, Release, blocks_for
+from backend.kv.block_table import BlockTables, blocks_for
 from backend.kv.host_pool import HostPool
 from backend.kv.prefix_cache import Node, PrefixCache, Tokens
 from backend.request import Sequence
+from backend.scheduler.beam_residency import BeamResidency
 from backend.scheduler.costs import PreemptionCosts
+from backend.scheduler.gain import Gain
 from backend.scheduler.plan import BlockCopies
 from backend.scheduler.settings import SchedulerSettings
 
 _PendingKey = tuple[Node, Tokens]
-
-
-class Gain:
-    """What a growing or shrinking set of victims makes available."""
-
-    def __init__(self, residency: Residency, release: Release) -> None:
-        self._residency, self._release = residency, release
-
-    @property
-    def blocks(self) -> int:
-        """Blocks that become available."""
-        return self._release.blocks
-
-    def add(self, victim: Sequence) -> None:
-        """One more."""
-        self._release.add(victim, self._residency.to_the_end(victim) if victim.reserved else 0)
-
-    def remove(self, victim: Sequence) -> None:
-        """One less."""
-        self._release.remove(victim, self._residency.to_the_end(victim) if victim.reserved else 0)
 
 
 class Residency:
@@ -48,6 +31,7 @@ class Residency:
         self.pool = pool
         self.host = host
         self.tables = BlockTables(pool, settings.block_size)
+        self.beams = BeamResidency(self.tables)
         self.copies = BlockCopies([], [], [], [])
         self.recomputed_tokens = self.swapped_blocks = self.hit_tokens = self.num_swapped = 0
         self._block_size = settings.block_size
@@ -70,15 +54,17 @@ class Residency:
 
     def to_the_end(self, sequence: Sequence) -> int:
         """Blocks the sequence can still come to need beyond those it holds."""
-        return max(0, blocks_for(sequence.limit, self._block_size) - len(sequence.blocks))
+        branches = self.beams.to_the_end(sequence.group) if sequence.group is not None else 0
+        return max(0, blocks_for(sequence.limit, self._block_size) - len(sequence.blocks)) + branches
 
     def hits(self, sequence: Sequence) -> list[Node]:
         """Published blocks that the sequence can begin with."""
-        return self._cache.match(sequence.request.salt, sequence.tokens) if self._cache else []
+        whole = self._cache is None or sequence.context is not None  # every position is to be computed
+        return [] if whole or self._cache is None else self._cache.match(sequence.request.salt, sequence.tokens)
 
     def being_computed_for(self, sequence: Sequence, hits: list[Node]) -> bool:
         """Whether the next block is being computed by a running sequence that is no less urgent: better wait for it."""
-        if self._cache is None or sequence.swapped_tokens:
+        if self._cache is None or sequence.swapped_tokens or sequence.context is not None:
             return False
         block = self._cache.next_block(sequence.tokens, len(hits))
         if block is None or (len(hits) + 1) * self._block_size >= sequence.num_tokens:
@@ -91,11 +77,12 @@ class Residency:
         """Blocks that bringing the sequence in takes from the available ones."""
         tokens = sequence.limit if reserve else min(sequence.num_tokens, sequence.limit)
         taken_from_cache = sum(1 for node in hits if not self.pool.references(node.block))
-        return blocks_for(tokens, self._block_size) - len(hits) + taken_from_cache
+        branches = self.beams.needed(sequence.group, reserve) if sequence.group is not None else 0
+        return blocks_for(tokens, self._block_size) - len(hits) + taken_from_cache + branches
 
     def gain(self, kept: frozenset[int] = frozenset()) -> Gain:
         """Counts what becomes available when victims are taken out; ``kept`` are to be used, not to be counted."""
-        return Gain(self, self.tables.release_of(kept))
+        return Gain(self.tables.release_of(kept), self.to_the_end)
 
     # --- what is done
 
@@ -105,6 +92,8 @@ class Residency:
         self.tables.grow(sequence, min(sequence.num_tokens, sequence.limit))
         sequence.num_computed = len(hits) * self._block_size
         self.hit_tokens += sequence.num_computed
+        if sequence.group is not None:
+            self.copies.from_host.extend(self.beams.bring_in(sequence.group))
         if sequence.swapped_tokens:
             self._copy_in(sequence, len(hits), fence)
         self._reserve(sequence, reserve)
@@ -148,6 +137,8 @@ class Residency:
             self.host.free(sequence.host_slots, fence)
             sequence.host_slots = []
             self.num_swapped -= 1
+            if sequence.group is not None:
+                self.beams.forget_host_slots(sequence.group)
         sequence.swapped_tokens = 0
 
     def grow(self, sequence: Sequence) -> None:
@@ -156,22 +147,44 @@ class Residency:
             self._reserved -= 1
         self.tables.grow(sequence, len(sequence.blocks) * self._block_size + 1)
 
+    def grow_beams(self, root: Sequence) -> None:
+        """The blocks that the beams lack. Raises MemoryError if too few are available."""
+        assert root.group is not None
+        grown = self.beams.grow(root.group)
+        if root.reserved:
+            self._reserved -= grown
+
+    def rearrange(self, root: Sequence, steps: list[Step], fence: int) -> None:
+        """The beams have taken these steps: branches go on, fork, and are dropped."""
+        assert root.group is not None
+        before = self.to_the_end(root)
+        self.beams.rearrange(root.group, steps, fence)
+        if root.reserved:
+            self._reserved += self.to_the_end(root) - before
+
     def take_out(self, sequence: Sequence, fence: int) -> bool:
         """Take a running sequence's blocks: swapped to the host if that is cheaper and fits. True if swapped."""
         blocks = sequence.blocks[: blocks_for(sequence.num_computed, self._block_size)]
-        swapped = self._costs.prefers_swap(sequence.num_computed, len(blocks)) and self.host.num_free >= len(blocks) > 0
-        if swapped:
+        tokens, group = sequence.num_computed, sequence.group
+        if group is not None:
+            tokens = min(tokens, sequence.num_prompt - 1)  # what follows the last one is asked for again
+            blocks = blocks + self.beams.private(group)
+        swapped = self._costs.prefers_swap(sequence.num_kept, len(blocks)) and self.host.num_free >= len(blocks) > 0
+        if swapped and tokens > 0:
             sequence.host_slots = self.host.allocate(len(blocks))
-            sequence.swapped_tokens = sequence.num_computed
+            sequence.swapped_tokens = tokens
             self.copies.moved.append(sequence)
+            if group is not None:
+                self.beams.swap_out(group, dict(zip(blocks, sequence.host_slots, strict=True)))
+                blocks = self.beams.sources(group, blocks)
             self.copies.to_host.extend(zip(blocks, sequence.host_slots, strict=True))
             self.swapped_blocks += len(blocks)
             self.num_swapped += 1
         else:
-            self.recomputed_tokens += sequence.num_computed
+            self.recomputed_tokens += sequence.num_kept
         self._let_go(sequence, fence)
         sequence.num_computed = 0
-        return swapped
+        return sequence.swapped_tokens > 0
 
     def release(self, sequence: Sequence, fence: int) -> None:
         """The sequence has ended: everything it holds, wherever, is given back."""
@@ -183,6 +196,8 @@ class Residency:
             self._reserved -= self.to_the_end(sequence)
             sequence.reserved = False
         self._withdraw(sequence)
+        if sequence.group is not None:
+            self.beams.let_go(sequence.group, fence)
         self.tables.release(sequence, fence)
         sequence.published, sequence.num_published = None, 0
 
@@ -223,11 +238,11 @@ class Residency:
 
     def check_integrity(self, running: list[Sequence], waiting: list[Sequence]) -> None:
         """Raise PoolIntegrityError unless pool, host slots and reservations add up."""
-        self.pool.check_integrity(s.blocks for s in running)
+        self.pool.check_integrity(list(s.held) for s in running)
         self.host.check_integrity([slot for s in waiting for slot in s.host_slots])
         if self._reserved != sum(self.to_the_end(s) for s in running if s.reserved):
             raise PoolIntegrityError("the reservations differ from what the reserved sequences can still need")
-        if any(s.blocks for s in waiting) or any(s.host_slots for s in running):
+        if any(s.held for s in waiting) or any(s.host_slots for s in running):
             raise PoolIntegrityError("a sequence holds memory of the wrong kind")
         if self.num_swapped != sum(1 for s in waiting if s.host_slots):
             raise PoolIntegrityError("the swapped-out sequences are miscounted")

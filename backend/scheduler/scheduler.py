@@ -19,13 +19,14 @@ import math
 from collections.abc import Iterable, Iterator
 from operator import attrgetter
 
-from backend.errors import InvalidRequest
 from backend.kv.block_pool import BlockPool, PoolIntegrityError
 from backend.kv.host_pool import HostPool
 from backend.request import FinishReason, Request, Sequence, State
 from backend.scheduler.admission import Admission
+from backend.scheduler.beams import Beams
 from backend.scheduler.costs import PreemptionCosts
 from backend.scheduler.draft import StepDraft
+from backend.scheduler.limits import check_fits
 from backend.scheduler.plan import Chunk, StepPlan, TokenOutput
 from backend.scheduler.population import Population
 from backend.scheduler.preemption import Shortage, VictimChooser
@@ -56,6 +57,7 @@ class Scheduler:
         self.population = Population(settings, self.residency)
         self.step_time = StepTime()
         self._chooser = VictimChooser(costs, settings.preemption_cap)
+        self._beams = Beams(self.population, self._make_room, self._preempt)
         self._step = 0
         self._launched = 0
         self._interrupted_at = -math.inf
@@ -80,13 +82,7 @@ class Scheduler:
 
     def check_fits(self, request: Request) -> None:
         """Raise InvalidRequest, with what is needed and what there is, if the request could never run."""
-        prompt, output = len(request.prompt), request.sampling.max_tokens
-        asked = f"needs {prompt + output} tokens (prompt {prompt} + max_tokens {output})"
-        if prompt + output > self.settings.max_seq_len:
-            raise InvalidRequest("max_tokens", f"{asked}, max_seq_len is {self.settings.max_seq_len}")
-        available = self.pool.num_usable * self.settings.block_size
-        if request.max_tokens_held > available:
-            raise InvalidRequest("max_tokens", f"{asked}, the KV pool holds {available} tokens")
+        check_fits(request, self.settings, self.pool.num_usable)
 
     def add(self, request: Request) -> Sequence:
         """Queue a request. Raises InvalidRequest if it could never run; nothing is kept of it then."""
@@ -111,12 +107,16 @@ class Scheduler:
         growing = draft.add_decodes(self.population.decoding.values())
         if growing:
             self._grow(growing, draft)
+        if self.population.beams:
+            self._beams.plan(draft)
         # Prompts less urgent than someone who waits come after him, and lengthen his step as little as they may.
         draft.add_left_out(self.population.waiting.most_urgent())
         if len(self.population.waiting):
             self._admit(now, draft)
             draft.add_left_out()
-        plan = StepPlan(self._step, draft.decodes, draft.chunks, self.residency.take_copies())
+        self._beams.take_copies()
+        copies, searches = self.residency.take_copies(), bool(self.population.beams)
+        plan = StepPlan(self._step, draft.decodes, draft.chunks, copies, searches)
         if not plan.empty:
             self._launched = self._step
         return plan
@@ -126,17 +126,17 @@ class Scheduler:
         for sequence in sorted(growing, key=_ORDER):
             if sequence.state is not State.RUNNING:
                 continue  # preempted by one before it
-            if self.residency.available(sequence) < 1 and not self._make_room(sequence, draft):
+            if self.residency.available(sequence) < 1 and not self._make_room(sequence, 1, draft):
                 self._preempt(sequence, draft)
                 continue
             self.residency.grow(sequence)
             sequence.num_computed += 1
             draft.decodes.append(sequence)
 
-    def _make_room(self, sequence: Sequence, draft: StepDraft) -> bool:
-        """Preempt whoever stands behind a running sequence so that it can grow by a block."""
+    def _make_room(self, sequence: Sequence, blocks: int, draft: StepDraft) -> bool:
+        """Preempt whoever stands behind a running sequence so that it can grow by so many blocks."""
         running = self.population.running
-        shortage = Shortage(0, 1 - self.residency.available(sequence))
+        shortage = Shortage(0, blocks - self.residency.available(sequence))
         behind = [other for other in running if other.order > sequence.order]
         takeable = [other for other in behind if self._may_be_taken(other, sequence)]
         victims = self._chooser.choose(takeable, shortage, self.residency.gain)
@@ -155,13 +155,8 @@ class Scheduler:
         self.population.preempt(sequence, self._launched)
 
     def _admit(self, now: float, draft: StepDraft) -> None:
-        admission = Admission(
-            self.settings,
-            self.population,
-            self.residency,
-            self._chooser,
-            {chunk.sequence for chunk in draft.chunks},
-        )
+        computing = {chunk.sequence for chunk in draft.chunks}
+        admission = Admission(self.settings, self.population, self.residency, self._chooser, computing)
         while (draft.budget > 0 or draft.decodes or draft.chunks) and (entry := admission.next(now)) is not None:
             if draft.budget < 1 and not draft.can_take_tokens(entry.sequence):
                 admission.pass_over(entry.sequence)
@@ -197,7 +192,7 @@ class Scheduler:
         for chunk in plan.chunks:
             if chunk.sequence.state is State.RUNNING:
                 chunk.sequence.num_computed = chunk.start
-                if chunk.samples:
+                if chunk.samples and chunk.sequence.owner is chunk.sequence:
                     self.population.prefill(chunk.sequence)
 
     def commit(self, plan: StepPlan, tokens: Iterable[int]) -> list[TokenOutput]:
@@ -240,8 +235,13 @@ class Scheduler:
         sequence = chunk.sequence
         if sequence.state is State.RUNNING and sequence.num_preemptions == chunk.epoch:
             self.residency.publish(sequence, chunk.start + chunk.num_tokens)
-        if token is not None and sequence.state is not State.FINISHED:
+        if token is None or sequence.state is State.FINISHED:
+            return
+        if sequence.group is None:
             self._append(sequence, token, outputs)
+        elif (reason := self._beams.commit(chunk, self._launched)) is not None:
+            self.end(sequence.owner, reason)
+            outputs.append((sequence.owner, None))
 
     def _append(self, sequence: Sequence, token: int, outputs: list[TokenOutput]) -> None:
         reason = sequence.append(token)
@@ -255,7 +255,8 @@ class Scheduler:
 
         Returns the sequences ended.
         """
-        ended = [s for s in plan.sequences if self.end(s, FinishReason.ERROR)]
+        touched = dict.fromkeys(sequence.owner for sequence in plan.sequences)
+        ended = [s for s in touched if self.end(s, FinishReason.ERROR)]
         for sequence in plan.copies.moved:
             if sequence.state is State.RUNNING:
                 self.population.preempt(sequence, self._launched)

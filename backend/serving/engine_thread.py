@@ -208,6 +208,8 @@ class EngineThread:
         if sequence.finish_reason is not None:
             if sequence.problem:
                 found.stream.fail(sequence.problem, "INVALID_ARG")
+            if sequence.group is not None:
+                found.counts.answers(sequence.group)
             found.stream.finish(sequence.finish_reason)
             found.counts.end(sequence.finish_reason, self._now)
             del self._open[request_id]

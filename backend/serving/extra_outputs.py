@@ -23,7 +23,7 @@ class ExtraOutputs:
     ``log_prob_ids`` int32 ``[1, n]``, the tokens that these are of, ``cum_log_probs`` float32 ``[1]``, the sum over all
     tokens so far; with k alternatives ``top_log_prob_ids`` int32 and ``top_log_probs`` float32 ``[n, k]``;
     ``generation_logits`` float32 ``[1, n, vocab]``. What they are of says ``TokenDetail``. With the last response,
-    those of ``_measurements``.
+    ``context_logits`` float32 ``[prompt, vocab]`` and those of ``_measurements``.
     """
 
     def __init__(self, sampling: SamplingParams, vocab_size: int, measured: bool, clock: Callable[[], float]) -> None:
@@ -44,14 +44,18 @@ class ExtraOutputs:
 
     def push(self, token_id: int) -> None:
         """One more token: take its details over from the sequence."""
-        if self._measured:
-            self._last_token = self._clock()
-            self._first_token = self._first_token or self._last_token
+        self.tick()
         if self._sequence is not None and self._sequence.details is not None:
             detail = self._sequence.details.popleft()
             self._details.append(detail)
             self._ids.append(token_id)
             self._sum += detail.log_prob
+
+    def tick(self) -> None:
+        """Now there is a token, or all that there are."""
+        if self._measured:
+            self._last_token = self._clock()
+            self._first_token = self._first_token or self._last_token
 
     def take(self, final: bool) -> Arrays:
         """The outputs of the next response."""
@@ -59,7 +63,22 @@ class ExtraOutputs:
         self._details, self._ids = [], []
         if final and self._measured and self._sequence is not None:
             outputs |= self._measurements(self._sequence)
+        if final and self._sequence is not None and self._sequence.context is not None:
+            outputs["context_logits"] = self._context(self._sequence.context)
         return outputs
+
+    def _context(self, parts: Mapping[int, bytes]) -> NDArray[Any]:
+        """Of the positions that were computed, from the first on: all, unless the request ended before that.
+
+        A part computed again after a preemption, in other chunks, may overlap another.
+        """
+        pieces = {start: np.frombuffer(data, np.float32).reshape(-1, self._vocab_size) for start, data in parts.items()}
+        whole = np.zeros(
+            (max((start + len(p) for start, p in pieces.items()), default=0), self._vocab_size), np.float32
+        )
+        for start, piece in pieces.items():
+            whole[start : start + len(piece)] = piece
+        return whole
 
     def _of_tokens(self) -> dict[str, NDArray[Any]]:
         details, count = self._details, len(self._details)

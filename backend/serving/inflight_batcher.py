@@ -19,9 +19,9 @@ from backend.engine_builder import LoadedEngine, build_engine
 from backend.errors import InvalidRequest
 from backend.guide import Guide
 from backend.request import Request
+from backend.serving.beam_inputs import BeamLimits
 from backend.serving.drain_watch import DrainWatch
 from backend.serving.engine_thread import EngineThread
-from backend.serving.extra_outputs import ExtraOutputs
 from backend.serving.gate import Gate
 from backend.serving.guide_workers import GuideWorkers
 from backend.serving.guided_inputs import GuideText
@@ -37,11 +37,11 @@ from backend.serving.open_requests import OpenRequests
 from backend.serving.request_parser import SHOWN_NAMES, ParsedRequest, RequestParser
 from backend.serving.response_stream import Failure, ResponseStream
 from backend.serving.sender_pool import SenderPool
+from backend.serving.streams import Streams
 from backend.serving.tracing.tracing import tracing_of
 from backend.serving.triton_io import (
     ServerLog,
     TritonRequest,
-    TritonSender,
     check_single_instance,
     error_response,
     parameters_of,
@@ -49,7 +49,6 @@ from backend.serving.triton_io import (
 )
 from backend.serving.watchdog import Watchdog
 from backend.text.guided_decoding import GuideCompiler, NoGuidesError
-from backend.text.text_stream import TextStream
 from backend.text.token_bytes import TokenBytes
 
 _log = logging.getLogger(__name__)
@@ -67,13 +66,14 @@ class InflightBatcher:
             ServerLog.install(config.log_level)
             self._tracing = tracing_of(config.otlp_endpoint)
             loaded = build_engine(config)
-            self._token_bytes = TokenBytes.from_directory(Path(config.model_dir))
+            token_bytes = TokenBytes.from_directory(Path(config.model_dir))
         except (ValueError, MemoryError, OSError) as error:
             raise pb_utils.TritonModelException(str(error)) from error
         compiler, no_guides = _guides(config, loaded)
         self._parser = _parser(config, loaded, no_guides)
         self._scheduler = loaded.engine.scheduler
         self._clock = loaded.engine.clock
+        self._streams = Streams(token_bytes, loaded.model.vocab_size, self._clock)
         self._numbers = itertools.count(1)  # of requests: both their id and their arrival order
         self._counts = EngineCounts(config.priority_levels, loaded.max_seq_len)
         loaded.engine.watch = self._counts.watching(loaded.engine.watch)
@@ -191,6 +191,7 @@ class InflightBatcher:
             tenant=parsed.tenant,
             salt=parsed.salt,
             trace=self._tracing.context(request),
+            beam_watch=self._streams.beam_watch(parsed),
         )
         with self._counts.refusals(parsed.level):
             self._scheduler.check_fits(first)
@@ -199,7 +200,7 @@ class InflightBatcher:
             way_back.announce(keys[0])
         streams = {}
         for index, (number, key) in enumerate(zip(numbers, keys, strict=True)):
-            streams[number] = self._stream(way_back.member(index, key), parsed)
+            streams[number] = self._streams.stream(parsed, way_back.member(index, key))
             self._requests.add(number, request.request_id(), streams[number], key)
         if parsed.guide is not None:
             self._submit_guided(parsed.guide, first, streams)
@@ -222,17 +223,6 @@ class InflightBatcher:
 
         self._guides.submit(wish, streams, ready, fail)
 
-    def _stream(self, sender: TritonSender, parsed: ParsedRequest) -> ResponseStream:
-        echo = parsed.prompt if parsed.echo else ()
-        text = None
-        if parsed.wants_text or parsed.stop_words:
-            text = TextStream(self._token_bytes, parsed.stop_words, echo, parsed.sampling.min_tokens)
-        extra = None
-        if parsed.sampling.detailed or parsed.wants_metrics:
-            extra = ExtraOutputs(parsed.sampling, self._parser.vocab_size, parsed.wants_metrics, self._clock)
-        watches = bool(parsed.stop_words)
-        return ResponseStream(sender, streaming=parsed.streaming, echo=echo, text=text, watches=watches, extra=extra)
-
     def finalize(self) -> None:
         """Unload: the step under way ends, open requests get an error, threads are joined."""
         self._gate.release()
@@ -254,7 +244,10 @@ def _sibling(first: Request, index: int, number: int, stream: ResponseStream) ->
         first,
         request_id=number,
         arrival=number,
-        sampling=dataclasses.replace(first.sampling, seed=seed),
+        # Logits of the prompt come once, with the first.
+        sampling=dataclasses.replace(
+            first.sampling, seed=seed, context_logits=first.sampling.context_logits and not index
+        ),
         leader=first.request_id if index else None,
         stop_watch=stream if stream.watches else None,
     )
@@ -280,6 +273,8 @@ def _parser(config: EngineConfig, loaded: LoadedEngine, no_guides: str) -> Reque
         default_level=config.default_priority_level,
         echo_by_default=not config.exclude_input_in_output,
         no_guides=no_guides,
+        beams=BeamLimits(config.max_beam_width, loaded.no_host_logits),
+        no_context_logits=loaded.no_host_logits,
     )
 
 

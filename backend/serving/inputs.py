@@ -74,6 +74,14 @@ class Inputs:
             raise InvalidRequest(self.shown(name), f"a batch of {values.shape[0]}, one prompt per request is supported")
         return tuple(values.reshape(-1).tolist())
 
+    def rows(self, name: str) -> list[list[int]]:
+        """Token ids of several texts: shape [1, rows, n]."""
+        values = self._tensors[name]
+        if values.ndim != 3 or values.shape[0] != 1:
+            raise InvalidRequest(self.shown(name), f"shape {list(values.shape)}, expected is [1, rows, n]")
+        rows: list[list[int]] = values[0].tolist()
+        return rows
+
     def strings(self, name: str) -> list[str]:
         """All strings of a BYTES tensor, in order; [] when absent."""
         if name not in self._tensors:

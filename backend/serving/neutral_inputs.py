@@ -18,23 +18,26 @@ class _Neutral(NamedTuple):
     why: str
 
 
-_NO_BEAMS = "there is no beam search"
+_NO_BEAMS = "it has an effect with a beam_width above 1 only"
 _NO_DECAY = "top_p stays as it is from token to token"
-_NEUTRAL = {
-    "beam_width": _Neutral((1,), _NO_BEAMS),
+_WITHOUT_BEAMS = {
     "len_penalty": _Neutral((0, 1), _NO_BEAMS),
     "early_stopping": _Neutral((1,), _NO_BEAMS),
     "beam_search_diversity_rate": _Neutral((0,), _NO_BEAMS),
+}
+_NEUTRAL = {
     "runtime_top_p_min": _Neutral((0,), _NO_DECAY),
     "runtime_top_p_decay": _Neutral((1,), _NO_DECAY),
     "runtime_top_p_reset_ids": _Neutral((-1,), _NO_DECAY),
-    "return_context_logits": _Neutral((0,), "logits of the prompt are not given"),
 }
 
 
-def refuse_what_has_no_effect(inputs: Inputs) -> None:
-    """Raise InvalidRequest for the first of these inputs whose value would change something elsewhere."""
-    for name, neutral in _NEUTRAL.items():
+def refuse_what_has_no_effect(inputs: Inputs, searches: bool = False) -> None:
+    """Raise InvalidRequest for the first of these inputs whose value would change something elsewhere.
+
+    searches: over beams.
+    """
+    for name, neutral in (_NEUTRAL if searches else _WITHOUT_BEAMS | _NEUTRAL).items():
         if name not in inputs:
             continue
         is_flag = inputs.array(name).dtype.kind == "b"

@@ -20,7 +20,7 @@ _FAILED = "the tokens could not be turned into text"
 
 
 class Postprocessing:
-    """Shows the bytes of TEXT_SPAN out of the tokens of TOKENS_BATCH; without a span, all of them."""
+    """Shows the bytes of TEXT_SPAN out of the tokens of TOKENS_BATCH, row by row; without a span, all of them."""
 
     def initialize(self, args: Mapping[str, str]) -> None:
         """Load the token table of parameter ``tokenizer_dir``."""
@@ -62,12 +62,19 @@ class Postprocessing:
     def _respond(self, request: Any) -> Any:
         inputs = read_inputs(request)
         self._stop_if_cancelled(request, inputs)
-        ids = list(inputs.ids("TOKENS_BATCH"))
-        if min(ids, default=0) < 0:
-            raise InvalidRequest("TOKENS_BATCH", f"{min(ids)} is no token id, allowed is 0 and more")
-        start, end = inputs.ids("TEXT_SPAN") if "TEXT_SPAN" in inputs else (0, len(self._token_bytes.join(ids)))
-        text = TextSpan(ids, start, end).text(self._token_bytes)
+        rows = inputs.rows("TOKENS_BATCH")
+        lowest = min((id_ for row in rows for id_ in row), default=0)
+        if lowest < 0:
+            raise InvalidRequest("TOKENS_BATCH", f"{lowest} is no token id, allowed is 0 and more")
+        if "TEXT_SPAN" in inputs:
+            edges = list(inputs.ids("TEXT_SPAN"))
+        else:
+            edges = [edge for row in rows for edge in (0, len(self._token_bytes.join(row)))]
+        texts = [
+            TextSpan(row, start, end).text(self._token_bytes)
+            for row, start, end in zip(rows, edges[::2], edges[1::2], strict=True)
+        ]
         # One dimension, as TensorRT-LLM's detokenizer has it: its clients decode each element of the first one.
         return pb_utils.InferenceResponse(
-            output_tensors=[pb_utils.Tensor("OUTPUT", np.array([text.encode()], np.object_))]
+            output_tensors=[pb_utils.Tensor("OUTPUT", np.array([text.encode() for text in texts], np.object_))]
         )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from backend.errors import InvalidRequest, shown
 from backend.sampling_params import SamplingParams
+from backend.serving.beam_inputs import EARLY, NO_BEAMS, BeamLimits, beams_of
 from backend.serving.guided_inputs import GuideText, guide_of
 from backend.serving.inputs import Inputs, word_list
 from backend.serving.neutral_inputs import refuse_what_has_no_effect
@@ -27,7 +28,7 @@ MAX_STOP_WORD_BYTES = 1024
 _MOST_DIGITS = 9
 MAX_LABEL_BYTES = 256
 _WITHOUT_EFFECT = {"pad_id"}
-"""Custom parameters that clients send by habit and that mean nothing here: batches are not padded."""
+"""Custom parameters that clients send by habit and that mean nothing here."""
 
 _LEAVE_OUT_IF_FALSE = {
     "return_num_input_tokens": "num_input_tokens",
@@ -57,11 +58,15 @@ class ParsedRequest:
     wants_metrics: bool
     left_out: frozenset[str]
     announce: bool
+    pad_id: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RequestParser:
-    """What parsing needs to know of the model and the deployment. no_guides: why it cannot be guided, "" if it can."""
+    """What parsing needs to know of the model and the deployment. no_guides: why it cannot be guided, "" if it can.
+
+    no_context_logits: why logits of prompts are not given; "" if they are.
+    """
 
     vocab_size: int
     eos_ids: frozenset[int]
@@ -69,18 +74,24 @@ class RequestParser:
     default_level: int
     echo_by_default: bool
     no_guides: str = ""
+    beams: BeamLimits = NO_BEAMS
+    no_context_logits: str = ""
 
     def parse(self, inputs: Inputs, parameters: str) -> ParsedRequest:
         """Raises InvalidRequest, naming field, value and limit. parameters: JSON object of custom parameters, or ""."""
         custom = checked_custom(json.loads(parameters) if parameters else {})
         streaming = inputs.boolean("streaming", False)
-        refuse_what_has_no_effect(inputs)
-        self._check_pad_id(inputs)
-        sampling = sampling_of(inputs, self.eos_ids, self.vocab_size)
-        num_sequences = _num_sequences(inputs)
+        beams = beams_of(inputs, custom, self.beams)
+        refuse_what_has_no_effect(inputs, searches=beams is not None)
+        sampling = sampling_of(inputs, self.eos_ids, self.vocab_size, beams)
+        num_sequences = _num_sequences(inputs) if beams is None else 1
         sampling.validate_together(num_sequences, self.vocab_size)
+        if sampling.context_logits and self.no_context_logits:
+            raise InvalidRequest("return_context_logits", f"true is not supported: {self.no_context_logits}")
+        prompt = self._prompt(inputs)
+        sampling.validate_prompt(len(prompt), self.vocab_size)
         return ParsedRequest(
-            prompt=self._prompt(inputs),
+            prompt=prompt,
             sampling=sampling,
             guide=guide_of(inputs, self.no_guides),
             level=self._level(inputs, custom),
@@ -94,13 +105,15 @@ class RequestParser:
             wants_metrics=inputs.boolean(inputs.either("return_perf_metrics", "return_kv_cache_reuse_stats"), False),
             left_out=frozenset(out for flag, out in _LEAVE_OUT_IF_FALSE.items() if not inputs.boolean(flag, True)),
             announce=inputs.boolean("announce", False),
+            pad_id=self._pad_id(inputs, sampling),
         )
 
-    def _check_pad_id(self, inputs: Inputs) -> None:
-        """Nothing is padded here, so it has no effect; but what is no token is a mistake of its sender's."""
-        pad_id = inputs.integer("pad_id", 0)
+    def _pad_id(self, inputs: Inputs, sampling: SamplingParams) -> int:
+        """What stands behind the shorter ones of several beams; only there anything is padded."""
+        pad_id = inputs.integer("pad_id", min(sampling.end_ids, default=0))
         if not 0 <= pad_id < self.vocab_size:
             raise InvalidRequest("pad_id", f"{pad_id} is no token id, allowed is [0, {self.vocab_size - 1}]")
+        return pad_id
 
     def _prompt(self, inputs: Inputs) -> tuple[int, ...]:
         ids = inputs.ids("input_ids")
@@ -137,10 +150,17 @@ def _as_text(name: str, value: object) -> str:
     return value
 
 
+def _as_given(name: str, value: object) -> int | str:
+    if isinstance(value, int | str):
+        return value
+    raise InvalidRequest(name, f"{shown(value)} is neither an integer nor a string")
+
+
 _CUSTOM: Mapping[str, Callable[[str, object], int | str]] = {
     "request_priority": _as_level,
     "tenant": _as_text,
     "cache_salt": _as_text,
+    EARLY: _as_given,
 }
 
 

@@ -24,7 +24,7 @@ class Failure(NamedTuple):
 class Chunk(NamedTuple):
     """One response. ids: new tokens (with the prompt first, where it is echoed). num_output: new tokens.
 
-    extra: further outputs by name, without the batch dimension.
+    extra: further outputs by name, without the batch dimension; one of the names above stands for that one.
     """
 
     ids: list[int]

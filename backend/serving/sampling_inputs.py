@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import secrets
 
 import numpy as np
 
+from backend.beam_params import BeamParams
 from backend.errors import InvalidRequest
 from backend.logit_bias import LogitBias
 from backend.sampling_params import MAX_BIAS, SamplingParams
@@ -16,11 +18,13 @@ _SAMPLES_IF_ANY = ("temperature", "runtime_top_k", "runtime_top_p", "min_p", "se
 MAX_BIAS_IDS = 4096
 
 
-def sampling_of(inputs: Inputs, eos_ids: frozenset[int], vocab_size: int) -> SamplingParams:
+def sampling_of(
+    inputs: Inputs, eos_ids: frozenset[int], vocab_size: int, beams: BeamParams | None = None
+) -> SamplingParams:
     """Valid parameters; raises InvalidRequest.
 
     Greedy unless any sampling field is given; then what is not given does not filter, at temperature 1. eos_ids: the
-    model's own.
+    model's own. beams: of a search, beside which nothing is drawn.
     """
     sampled = any(name in inputs for name in _SAMPLES_IF_ANY)
     seed, least = inputs.either("seed", "random_seed"), inputs.either("min_tokens", "min_length")
@@ -45,7 +49,10 @@ def sampling_of(inputs: Inputs, eos_ids: frozenset[int], vocab_size: int) -> Sam
         log_probs=inputs.boolean("return_log_probs", False) or num_top > 0,
         top_log_probs=num_top,
         generation_logits=inputs.boolean("return_generation_logits", False),
+        context_logits=inputs.boolean("return_context_logits", False),
     )
+    if beams is not None:
+        params = dataclasses.replace(params, beams=beams, temperature=0.0, top_k=0, top_p=1.0)
     params.validate(vocab_size)
     return params
 

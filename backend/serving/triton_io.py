@@ -156,7 +156,7 @@ class TritonRequest:
         tensors = [
             pb_utils.Tensor(name, as_array(values, dtype))
             for name, (values, dtype) in outputs.items()
-            if name in self._wanted
+            if name in self._wanted and name not in chunk.extra
         ]
         tensors += [pb_utils.Tensor(name, values[None]) for name, values in chunk.extra.items() if name in self._wanted]
         return pb_utils.InferenceResponse(output_tensors=tensors)

@@ -6,6 +6,7 @@ its state is the length of the longest tail of the stream that begins the string
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable
 
 
@@ -16,6 +17,12 @@ class StopStrings:
         self._patterns = [s.encode() for s in dict.fromkeys(strings) if s]
         self._failures = [_failure(pattern) for pattern in self._patterns]
         self._states = [0] * len(self._patterns)
+
+    def fork(self) -> StopStrings:
+        """Those of another sequence, which begins like this one."""
+        other = copy.copy(self)
+        other._states = self._states.copy()
+        return other
 
     def push(self, data: bytes) -> int | None:
         """Take the next bytes. None, or how many bytes lie from the start of the first match to the end of ``data``.

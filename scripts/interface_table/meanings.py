@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from backend import sampling_params as limits
+from backend.beam_params import MAX_DIVERSITY_RATE, MAX_LENGTH_PENALTY
 from backend.serving import guided_inputs, sampling_inputs, word_inputs
 from backend.serving.entries import refusals, retention, vllm_parameters
 from backend.serving.entries.text_request import LLMAPI_MAX_TOKENS
@@ -27,6 +28,7 @@ _STRUCTURED = Meaning(
     "none",
 )
 _FLAG = "true, false"
+_MIB = limits.MAX_LOGITS_BYTES >> 20
 _ID = "[0, vocabulary)"
 _GREEDY = "greedy, unless another sampling input is given; then none"
 _ADDED = f"[{-limits.MAX_ADDED_PENALTY:g}, {limits.MAX_ADDED_PENALTY:g}]"
@@ -62,7 +64,12 @@ _MIN_TOKENS = Meaning("no end of sequence, stop token or stop list before so man
 _LOG_PROBS = Meaning("return log-probabilities of the new tokens", _FLAG, "false")
 _METRICS = Meaning("return blocks reused and allocated, and times", _FLAG, "false")
 _RETENTION = "taken only if it asks for what happens anyway: cached blocks go by their last use"
-_NO_BEAMS = "there is no beam search"
+_BEAMS = "with a beam_width above 1: "
+_LENGTH_PENALTY = Meaning(
+    _BEAMS + "beams are ranked by their log-probability over their length to this power; without a search 0 or 1",
+    f"[{-MAX_LENGTH_PENALTY:g}, {MAX_LENGTH_PENALTY:g}]",
+    "0",
+)
 _WORDS_ROWS = (
     f"[2, N]: row 0 ids one word after the other, row 1 where each ends, then -1; at most {limits.MAX_WORDS} words"
 )
@@ -71,10 +78,6 @@ _WORDS = f"at most {word_inputs.MAX_WORDS}, each at most {word_inputs.MAX_WORD_B
 
 def _beside_stop(meaning: Meaning) -> Meaning:
     return meaning._replace(text=meaning.text + "; in ensemble_uint32 taken beside stop alone, where it means nothing")
-
-
-def _beam(allowed: str, default: str) -> Meaning:
-    return Meaning(f"taken with a value that changes nothing: {_NO_BEAMS}", allowed, default)
 
 
 def _decay(allowed: str) -> Meaning:
@@ -114,8 +117,14 @@ INPUTS: dict[str, Meaning] = (
             _ID,
             "the model's own; in tensorrt_llm none",
         ),
-        "pad_id": Meaning("nothing is padded here, so it has no effect", _ID, "none"),
-        "num_return_sequences": Meaning("so many answers, told apart by sequence_index", f"[1, {MAX_SEQUENCES}]", "1"),
+        "pad_id": Meaning(
+            "stands behind the shorter ones of several beams; nothing else is padded", _ID, "the smallest end id, or 0"
+        ),
+        "num_return_sequences": Meaning(
+            "so many answers, told apart by sequence_index; of a search the best so many beams, in one response",
+            f"[1, {MAX_SEQUENCES}], [1, beam_width]",
+            "1; all beams",
+        ),
         "ignore_eos": Meaning("no token ends the answer as end of sequence", _FLAG, "false"),
         "exclude_input_in_output": _EXCLUDE,
         "repetition_penalty": _REPETITION,
@@ -145,17 +154,38 @@ INPUTS: dict[str, Meaning] = (
         "num_log_probs": Meaning(
             "and those of so many of the likeliest tokens at each place", f"[0, {limits.MAX_TOP_LOG_PROBS}]", "0"
         ),
-        "return_context_logits": Meaning("logits of the prompt are not given", "false", "false"),
+        "return_context_logits": Meaning(
+            "return the logits of every position of the prompt, with the last response of the first answer; then "
+            "nothing is taken from the prefix cache",
+            f"{_FLAG}; at most {_MIB} MiB, prompt by vocabulary by 4 bytes; not on a GPU",
+            "false",
+        ),
         "return_generation_logits": Meaning("return the logits of the new tokens", _FLAG, "false"),
         "return_perf_metrics": _METRICS,
         "return_kv_cache_reuse_stats": _METRICS._replace(text="older name of return_perf_metrics"),
         "return_num_input_tokens": Meaning("return num_input_tokens", _FLAG, "true; false in vllm_model"),
         "return_num_output_tokens": Meaning("return num_output_tokens", _FLAG, "true; false in vllm_model"),
-        "beam_width": _beam("1", "1"),
-        "length_penalty": _beam("0, 1", "1"),
-        "len_penalty": _beam("0, 1", "1"),
-        "early_stopping": _beam("true", "true"),
-        "beam_search_diversity_rate": _beam("0", "0"),
+        "beam_width": Meaning(
+            "above 1 a search over so many beams in place of a draw, whose answers, the best first, come in one "
+            "response. Beside it are refused: streaming, a guide, num_log_probs, return_generation_logits, and "
+            "temperature, top_k, top_p and min_p with a value that would change a draw; a seed changes nothing",
+            "[1, max_beam_width]; not on a GPU",
+            "1",
+        ),
+        "length_penalty": _LENGTH_PENALTY,
+        "len_penalty": _LENGTH_PENALTY,
+        "early_stopping": Meaning(
+            _BEAMS + "true ends the search when so many beams have ended, false when besides none under way would "
+            "beat the worst of those if it ended now. As custom parameter an integer: 1, 0, or another, when none can "
+            "beat it however it goes on",
+            _FLAG,
+            "true",
+        ),
+        "beam_search_diversity_rate": Meaning(
+            _BEAMS + "at each step so much times a beam's rank, from 0, is added to its score",
+            f"[0, {MAX_DIVERSITY_RATE:g}]",
+            "0",
+        ),
         "runtime_top_p_min": _decay("0"),
         "runtime_top_p_decay": _decay("1"),
         "runtime_top_p_reset_ids": _decay("-1"),
@@ -207,7 +237,7 @@ INPUTS: dict[str, Meaning] = (
         "EMBEDDING_BIAS_WORDS": Meaning("words whose tokens get a bias", "UTF-8", "none"),
         "EMBEDDING_BIAS_WEIGHTS": Meaning("their biases", _BIAS, "none"),
         "TOKENS_BATCH": Meaning("token ids", _ID),
-        "TEXT_SPAN": Meaning("first and last byte to show of what the ids stand for", "bytes", "all"),
+        "TEXT_SPAN": Meaning("first and last byte to show of what each row stands for", "bytes", "all"),
         "ENGINE_KEY": Meaning(
             "the engine's number of the request, to stop it when its client has gone", "64 bits", "none"
         ),
@@ -254,21 +284,23 @@ VLLM_KEYS: dict[str, Meaning] = {
 }
 
 OUTPUTS: dict[str, str] = {
-    "text_output": "the text, or what is new of it; in llmapi always the whole text so far",
-    "output_ids": "token ids: prompt and answer, or what is new",
-    "sequence_length": "ids in this response",
+    "text_output": "the text, or what is new of it, an element for each beam; in llmapi always the whole text so far",
+    "output_ids": "token ids: prompt and answer, or what is new; a row for each beam, the shorter ones padded",
+    "sequence_length": "ids in this response, of each beam",
     "sequence_index": "which of several answers; in tensorrt_llm only where several were asked for",
     "batch_index": "which prompt of the batch; only where there are several",
-    "finish_reason": "eos, stop, length, cancelled, timeout; empty while it runs. vllm_model and llmapi say stop "
-    "for eos, and vllm_model None while it runs",
+    "finish_reason": "of each beam, else one: eos, stop, length, cancelled, timeout; empty while it runs. vllm_model "
+    "and llmapi say stop for eos, and vllm_model None while it runs",
     "stop_reason": "stop string if one ended the text, else empty",
     "num_input_tokens": "tokens of the prompt",
-    "num_output_tokens": "new tokens in this response",
-    "cum_log_probs": "log-probability of the answer so far",
-    "output_log_probs": "of each new token",
+    "num_output_tokens": "new tokens in this response, of all beams together",
+    "cum_log_probs": "log-probability of the answer so far, of each beam; beams' are of the logits after penalties, "
+    "biases and what is forbidden",
+    "output_log_probs": "of each new token, a row for each beam",
     "log_prob_ids": "the new tokens that `output_log_probs` is of",
     "top_log_prob_ids": "the likeliest tokens at the place of each new one",
     "top_log_probs": "their log-probabilities",
+    "context_logits": "of each position of the prompt",
     "generation_logits": "of each new token",
     "cumulative_logprob": "log-probability of the answer so far",
     "logprobs": "JSON: for each new token an object of token id -> logprob, rank, decoded_token",
@@ -281,7 +313,7 @@ OUTPUTS: dict[str, str] = {
     "first_token_time_ns": "when its first token was there",
     "last_token_time_ns": "when its last token was there",
     "text_ids": "for the detokenizer: ids of text_span",
-    "text_span": "for the detokenizer: bytes to show of what text_ids stand for",
+    "text_span": "for the detokenizer: bytes to show of what text_ids stand for, first and last of each row",
     "engine_key": "the engine's own key of the request, by which stop ends it",
     "error": "message and code of a failure, in place of an error response, to who sent announce",
 }

@@ -28,8 +28,8 @@ class VllmRule(WatchedScheduler):
         self._preempted_before = self.population.num_preemptions
         return super().schedule(now)
 
-    def _make_room(self, sequence: Sequence, draft: StepDraft) -> bool:
-        while self.residency.available(sequence) < 1:
+    def _make_room(self, sequence: Sequence, blocks: int, draft: StepDraft) -> bool:
+        while self.residency.available(sequence) < blocks:
             victim = max(self.population.running, key=attrgetter("order"))
             if victim is sequence:
                 return False  # the caller preempts it

@@ -28,9 +28,9 @@ class WatchedScheduler(Scheduler):
         self._taker = _NOBODY
         super()._grow(growing, draft)
 
-    def _make_room(self, sequence: Sequence, draft: StepDraft) -> bool:
+    def _make_room(self, sequence: Sequence, blocks: int, draft: StepDraft) -> bool:
         self._taker = sequence.request.level
-        made = super()._make_room(sequence, draft)
+        made = super()._make_room(sequence, blocks, draft)
         self._taker = _NOBODY  # who is preempted now yields itself
         return made
 

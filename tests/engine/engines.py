@@ -75,7 +75,7 @@ def request(prompt: int | tuple[int, ...], max_tokens: int, level: int = 2, **fi
     """prompt: its ids, or how many; these differ from request to request."""
     number = next(_numbers)
     ids = prompt if isinstance(prompt, tuple) else tuple((number * 7 + 13 * n) % 1000 for n in range(prompt))
-    names = ("tenant", "salt", "deadline", "arrived", "stop_watch", "leader")
+    names = ("tenant", "salt", "deadline", "arrived", "stop_watch", "leader", "beam_watch")
     own = {name: fields.pop(name) for name in names if name in fields}
     params = SamplingParams(max_tokens=max_tokens, **fields)
     return Request(request_id=number, prompt=ids, sampling=params, level=level, arrival=number, **own)

@@ -229,7 +229,8 @@ def test_the_usual_lines_of_tutorials_and_clients_are_answered(server: RunningSe
     [
         ({"repetition_penalty": float("inf")}, "repetition_penalty: inf is out of range, allowed is [0.0001, 10000.0]"),
         ({"presence_penalty": float("nan")}, "presence_penalty: nan is out of range"),
-        ({"beam_width": 4}, "beam_width: 4 is not supported, allowed is 1"),
+        ({"beam_width": 9}, "beam_width: 9 is out of range, allowed is [1, 8] (max_beam_width)"),
+        ({"beam_width": 4, "stream": True}, "streaming: true is not supported with beam_width 4"),
         ({"length_penalty": 2.0}, "length_penalty: 2 is not supported"),
         ({"min_tokens": 13}, "min_tokens: 13 exceeds max_tokens, 12"),
         ({"num_log_probs": 10**9}, "num_log_probs: 1000000000 is out of range, allowed is [0, 20]"),
@@ -237,7 +238,7 @@ def test_the_usual_lines_of_tutorials_and_clients_are_answered(server: RunningSe
         ({"bad_words": ["a b c " * 30]}, "bad_words: a word of"),
         ({"embedding_bias_words": ["a"]}, "embedding_bias_weights: 0 weights for 1 words"),
         ({"embedding_bias_words": ["a"], "embedding_bias_weights": [float("nan")]}, "nan is out of range"),
-        ({"return_context_logits": True}, "return_context_logits: true is not supported"),
+        ({"return_context_logits": True, "text_input": "a " * 200}, "tokens of the prompt by 49152 logits are"),
         ({"return_generation_logits": True, "max_tokens": 900}, "return_generation_logits: 1 sequences of 900 tokens"),
         ({"pad_id": -1}, "pad_id: -1 is no token id"),
         (guide("regex", "(a"), 'guided_decoding_guide: not a valid guide of type regex: at 1(8): invalid regex "(a"'),

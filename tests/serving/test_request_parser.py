@@ -6,13 +6,20 @@ import json
 import numpy as np
 import pytest
 
+from backend.beam_params import BeamParams
 from backend.errors import InvalidRequest
 from backend.sampling_params import SamplingParams
+from backend.serving.beam_inputs import BeamLimits
 from backend.serving.inputs import Inputs
 from backend.serving.request_parser import SHOWN_NAMES, ParsedRequest, RequestParser
 
 PARSER = RequestParser(
-    vocab_size=100, eos_ids=frozenset({7, 8}), priority_levels=3, default_level=2, echo_by_default=True
+    vocab_size=100,
+    eos_ids=frozenset({7, 8}),
+    priority_levels=3,
+    default_level=2,
+    echo_by_default=True,
+    beams=BeamLimits(4),
 )
 
 
@@ -37,6 +44,7 @@ YES, NO = tensor([True], np.bool_), tensor([False], np.bool_)
 
 
 GUIDE_TYPE, GUIDE = "guided_decoding_guide_type", "guided_decoding_guide"
+BEAMS = {"beam_width": tensor([3])}
 
 
 def bias(ids: list[int], weights: list[float]) -> dict[str, np.ndarray]:
@@ -177,15 +185,33 @@ def test_numbers_out_of_range_are_refused_by_the_clients_name_of_the_field(
             "return_generation_logits: 9 sequences of 9999 tokens",
         ),
         (
-            {"return_context_logits": YES},
-            "return_context_logits: true is not supported, allowed is false: logits of the",
+            {"return_context_logits": YES, "input_ids": tensor([1] * 83_887)},
+            "return_context_logits: 83887 tokens of the prompt by 100 logits are 33554800 bytes, at most 33554432",
         ),
-        ({"beam_width": tensor([2])}, "beam_width: 2 is not supported, allowed is 1: there is no beam search"),
-        ({"beam_width": tensor([0])}, "beam_width: 0 is not supported"),
-        ({"len_penalty": f32(0.5)}, "length_penalty: 0.5 is not supported, allowed is 0 or 1"),
+        ({"return_context_logits": YES, "input_ids": tensor([1] * 83_886)}, None),
+        ({"beam_width": tensor([5])}, r"beam_width: 5 is out of range, allowed is \[1, 4\] \(max_beam_width\)"),
+        ({"beam_width": tensor([0])}, "beam_width: 0 is out of range"),
+        ({"beam_width": tensor([-1])}, "beam_width: -1 is out of range"),
+        ({"beam_width": tensor([10**9])}, "beam_width: 1000000000 is out of range"),
+        ({"len_penalty": f32(0.5)}, "length_penalty: 0.5 is not supported, allowed is 0 or 1: it has an effect with"),
         ({"len_penalty": f32(np.nan)}, "length_penalty: nan is not supported"),
         ({"early_stopping": NO}, "early_stopping: false is not supported, allowed is true"),
         ({"beam_search_diversity_rate": f32(0.5)}, "beam_search_diversity_rate: 0.5 is not supported"),
+        (BEAMS | {"len_penalty": f32(np.nan)}, "length_penalty: nan is out of range"),
+        (BEAMS | {"len_penalty": f32(11)}, r"length_penalty: 11.0 is out of range, allowed is \[-10.0, 10.0\]"),
+        (BEAMS | {"beam_search_diversity_rate": f32(-1)}, "beam_search_diversity_rate: -1.0 is out of range"),
+        (BEAMS | {"num_return_sequences": tensor([4])}, "num_return_sequences: 4 is out of range, allowed is"),
+        (BEAMS | {"num_return_sequences": tensor([0])}, "num_return_sequences: 0 is out of range"),
+        (BEAMS | {"stop_token_ids": tensor(list(range(40)))}, None),
+        (BEAMS | {"streaming": YES}, "streaming: true is not supported with beam_width 3, allowed is false: which"),
+        (BEAMS | {"temperature": f32(0.7)}, "temperature: 0.7 is not supported with beam_width 3, allowed is 0 or 1"),
+        (BEAMS | {"temperature": f32(np.nan)}, "temperature: nan is not supported with beam_width 3"),
+        (BEAMS | {"runtime_top_k": tensor([5])}, "top_k: 5 is not supported with beam_width 3, allowed is 0 or 1"),
+        (BEAMS | {"runtime_top_p": f32(0.9)}, "top_p: 0.9 is not supported with beam_width 3, allowed is 0 or 1"),
+        (BEAMS | {"min_p": f32(0.1)}, "min_p: 0.1 is not supported with beam_width 3, allowed is 0: beams are ranked"),
+        (BEAMS | {"num_log_probs": tensor([2])}, "num_log_probs: 2 is not supported with beam_width 3"),
+        (BEAMS | {"return_generation_logits": YES}, "return_generation_logits: true is not supported with beam_width"),
+        (BEAMS | {GUIDE_TYPE: words("json")}, f"{GUIDE_TYPE}: is not supported with beam_width 3: the search does"),
         ({"runtime_top_p_decay": f32(0.9)}, "runtime_top_p_decay: 0.9 is not supported, allowed is 1: top_p stays"),
         ({"runtime_top_p_min": f32(0.1)}, "runtime_top_p_min: 0.1 is not supported"),
         ({"runtime_top_p_reset_ids": tensor([5])}, "runtime_top_p_reset_ids: 5 is not supported, allowed is -1"),
@@ -323,3 +349,40 @@ def test_where_nothing_can_be_guided_a_guide_is_refused_with_the_reason() -> Non
         inputs = {"input_ids": tensor([1]), "request_output_len": tensor([5])} | fields
         with pytest.raises(InvalidRequest, match=f"^{name}: is not supported: not on this device$"):
             parser.parse(Inputs(inputs, SHOWN_NAMES), "")
+
+
+def test_a_search_takes_all_beams_back_unless_told_otherwise_and_draws_nothing() -> None:
+    parsed = parse(**BEAMS, temperature=f32(1.0), runtime_top_k=tensor([1]), runtime_top_p=f32(0.0), streaming=NO)
+    assert parsed.sampling.beams == BeamParams(width=3, num_returned=3)
+    assert parsed.sampling.beams.length_penalty == 0.0
+    assert parsed.sampling.greedy
+    assert (parsed.num_sequences, parsed.pad_id) == (1, 7)
+    asked = {"len_penalty": f32(2.0), "beam_search_diversity_rate": f32(0.5), "num_return_sequences": tensor([2])}
+    beams = parse(**BEAMS, **asked, early_stopping=NO, pad_id=tensor([9])).sampling.beams
+    assert beams == BeamParams(width=3, num_returned=2, length_penalty=2.0, early_stopping=0, diversity_rate=0.5)
+
+
+def test_early_stopping_beyond_a_truth_value_comes_as_a_parameter() -> None:
+    never = parse('{"early_stopping": 2}', **BEAMS).sampling.beams
+    assert never is not None
+    assert never.early_stopping == 2
+    assert parse('{"early_stopping": ""}', **BEAMS).sampling.beams == BeamParams(width=3, num_returned=3)
+    for custom, fields, message in (
+        ('{"early_stopping": "soon"}', BEAMS, "early_stopping: 'soon' is not an integer"),
+        ('{"early_stopping": -1}', BEAMS, "early_stopping: -1 is not an integer"),
+        ('{"early_stopping": true}', BEAMS, "early_stopping: True is not an integer"),
+        ('{"early_stopping": 1}', BEAMS | {"early_stopping": YES}, "early_stopping: is given as an input and as a"),
+        ('{"early_stopping": 0}', {}, "early_stopping: 0 is not supported, allowed is 1: beam_width is 1"),
+    ):
+        with pytest.raises(InvalidRequest, match=f"^{message}"):
+            parse(custom, **fields)
+
+
+def test_where_logits_do_not_reach_the_host_what_needs_them_is_refused_with_the_reason() -> None:
+    parser = dataclasses.replace(PARSER, beams=BeamLimits(8, "no searches here"), no_context_logits="nor these")
+    tensors = {"input_ids": tensor([1]), "request_output_len": tensor([5])}
+    with pytest.raises(InvalidRequest, match="^beam_width: 3 is not supported, allowed is 1: no searches here"):
+        parser.parse(Inputs(tensors | BEAMS, SHOWN_NAMES), "")
+    with pytest.raises(InvalidRequest, match="^return_context_logits: true is not supported: nor these"):
+        parser.parse(Inputs(tensors | {"return_context_logits": YES}, SHOWN_NAMES), "")
+    assert parser.parse(Inputs(tensors, SHOWN_NAMES), "").sampling.beams is None

@@ -19,7 +19,10 @@ class TokenLogProbs(NamedTuple):
 
 
 class TextPiece(NamedTuple):
-    """New text of one sequence. reason: why it ended, "" while it runs. num_output: new tokens."""
+    """New text of one sequence. reason: why it ended, "" while it runs. num_output: new tokens.
+
+    beams: the texts of all beams, where there are several, the best first; ``text`` and ``reason`` are of that one.
+    """
 
     sequence: int
     text: str
@@ -27,19 +30,21 @@ class TextPiece(NamedTuple):
     num_input: int
     num_output: int
     log_probs: list[TokenLogProbs]
+    beams: tuple[str, ...]
 
     @classmethod
     def read(cls, outputs: Tensors, token_bytes: TokenBytes) -> TextPiece:
         """From a response to a request with ``detokenize`` and without an echo."""
-        ids = outputs["text_ids"].reshape(-1).tolist()
-        start, end = outputs["text_span"].reshape(-1).tolist()
+        rows, edges = outputs["text_ids"][0].tolist(), outputs["text_span"].reshape(-1, 2).tolist()
+        texts = [TextSpan(row, *span).text(token_bytes) for row, span in zip(rows, edges, strict=True)]
         return cls(
             int(outputs["sequence_index"].item()),
-            TextSpan(ids, start, end).text(token_bytes),
-            outputs["finish_reason"].item().decode(),
+            texts[0],
+            outputs["finish_reason"].reshape(-1)[0].decode(),
             int(outputs["num_input_tokens"].item()),
             int(outputs["num_output_tokens"].item()),
             _log_probs(outputs),
+            tuple(texts),
         )
 
 

@@ -26,6 +26,9 @@ class TokenEntry(Entry):
         counts = [1] * len(rows)
         if "num_return_sequences" in inputs:
             counts = inputs.array("num_return_sequences").reshape(-1).tolist()
+        if "beam_width" in inputs:  # all beams come in one response
+            widths = inputs.array("beam_width").reshape(-1).tolist()
+            counts = [count if width == 1 else 1 for count, width in zip(counts, widths, strict=True)]
         several = len(rows) > 1
         outputs = ("finish_reason", *sorted(wanted - _OWN))
         return [
@@ -50,7 +53,7 @@ class _TokenRenderer:
 
     def render(self, outputs: Tensors) -> tuple[Tensors, bool]:
         """The engine's response under the same names, with the index of the prompt, and that of the sequence."""
-        self.open_sequences -= outputs["finish_reason"].item() != b""
+        self.open_sequences -= outputs["finish_reason"].reshape(-1)[0] != b""
         return self._tagged(outputs), self.open_sequences <= 0
 
     def cancelled(self) -> Tensors | Failure:

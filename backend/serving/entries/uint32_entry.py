@@ -61,6 +61,7 @@ class Uint32Entry(TextEntry):
             text=inputs.string("text_input").encode(),
             engine=engine,
             streaming=streaming,
+            num_sequences=int(str(engine.get("beam_width", 1))),
             echo=not (streaming or inputs.boolean("exclude_input_in_output", False)),
         )
 
@@ -75,16 +76,16 @@ class _Renderer:
         self._token_bytes = token_bytes
 
     def render(self, outputs: Tensors) -> tuple[Tensors | Failure | None, bool]:
-        """One element per response, as TensorRT-LLM's detokenizer gives it: the batch alone, no further dimension."""
+        """One element per beam, as TensorRT-LLM's detokenizer gives it, no further dimension."""
         piece = TextPiece.read(outputs, self._token_bytes)
-        return self._response(self._prefix + piece.text, piece.reason), bool(piece.reason)
+        return self._response([self._prefix + text for text in piece.beams], piece.reason), bool(piece.reason)
 
     def cancelled(self) -> Tensors | Failure:
         """No text."""
-        return self._response("", "cancelled")
+        return self._response([""], "cancelled")
 
-    def _response(self, text: str, reason: str) -> Tensors:
+    def _response(self, texts: list[str], reason: str) -> Tensors:
         return {
-            "text_output": np.array([text.encode()], np.object_),
+            "text_output": np.array([text.encode() for text in texts], np.object_),
             "finish_reason": np.array([[reason.encode()]], np.object_),
         }

@@ -47,12 +47,13 @@ class Unserved(NamedTuple):
     neutral: tuple[object, ...] = ()
 
 
+_NO_BEAMS = "this entry searches no beams; ensemble and tensorrt_llm do, with beam_width"
 _SPECIAL = "special tokens never show in text"
 UNSERVED: Mapping[str, Unserved] = {
     "best_of": Unserved("there is no search over several answers", (1, "1")),
-    "use_beam_search": Unserved("there is no beam search", (False, "false", "False")),
-    "length_penalty": Unserved("there is no beam search", (1.0, "1.0", "1")),
-    "early_stopping": Unserved("there is no beam search", (False, "false", "False")),
+    "use_beam_search": Unserved(_NO_BEAMS, (False, "false", "False")),
+    "length_penalty": Unserved(_NO_BEAMS, (1.0, "1.0", "1")),
+    "early_stopping": Unserved(_NO_BEAMS, (False, "false", "False")),
     "prompt_logprobs": Unserved("log-probabilities of the prompt are not given"),
     "allowed_token_ids": Unserved("use logit_bias"),
     "lora_name": Unserved("LoRA adapters are not served", ("",)),

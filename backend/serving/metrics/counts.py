@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from backend.engine import StepTrace
 from backend.errors import InvalidRequest
 from backend.request import FinishReason, Request, Sequence
+from backend.scheduler.beam_group import BeamGroup
 from backend.serving.metrics.histogram import Histogram, one_two_five
 
 REFUSED = "refused"
@@ -63,6 +64,10 @@ class RequestCounts:
             level.time_to_first_token.observe(now - self._sequence.request.arrived)
         else:
             level.gap.observe(now - last)
+
+    def answers(self, group: BeamGroup) -> None:
+        """A search has ended: all at once is handed out."""
+        self._level.generated_tokens += sum(len(answer.output) for answer in group.answers)
 
     def end(self, outcome: FinishReason, now: float) -> None:
         """The request has ended. It had a queue time only if it ever got a slot."""
