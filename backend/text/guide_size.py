@@ -23,7 +23,10 @@ def elements(expression: str) -> int:
     classes = True
     while at < len(expression):
         char = expression[at]
-        end, size = at + 1, 1
+        if char in "?*+":  # of what stands before, which a repetition may follow yet
+            at += 1
+            continue
+        end, size = at + 1, int(char != "|")
         if char == "(":
             sums.append(0)
             size = 0
