@@ -1,4 +1,4 @@
-"""How large an expression becomes when its repetitions are written out: known before a library does so for minutes.
+"""How large a regular expression is with its repetitions written out: known before a library does so for minutes.
 
 Counted are elements (a character, a class, an escape) times the counts of all repetitions around them:
 
@@ -18,12 +18,15 @@ _MOST_DIGITS = 9
 
 
 def elements(expression: str) -> int:
-    """Of a regular expression, or of a rule written much like one; what is ill-formed counts as it stands."""
+    """Of a regular expression; what is ill-formed counts as it stands."""
     sums, last, at = [0], 0, 0
     classes = True
     while at < len(expression):
         char = expression[at]
-        end, size = at + 1, 1
+        if char in "?*+":  # of what stands before, which a repetition may follow yet
+            at += 1
+            continue
+        end, size = at + 1, int(char != "|")
         if char == "(":
             sums.append(0)
             size = 0

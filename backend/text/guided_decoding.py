@@ -18,9 +18,6 @@ if TYPE_CHECKING:
 
 GUIDE_TYPES = ("json", "json_schema", "regex", "ebnf_grammar")
 _FIELD = "guided_decoding_guide"
-_WRITTEN_OUT = ("regex", "ebnf_grammar")
-"""Types whose repetitions the library writes out; those of patterns in JSON schemas it does not."""
-
 _WHITESPACE = r"[ \t\r\n]{1,16}"
 """Between the tokens of JSON. Bounded, as small models like to go on with white space for ever."""
 
@@ -70,7 +67,8 @@ class GuideCompiler:
 
     def compile(self, kind: str, text: str) -> CompiledGuide:
         """kind: one of GUIDE_TYPES. Raises InvalidRequest with what the library says of it, or that nothing fits it."""
-        if kind in _WRITTEN_OUT and (size := elements(text)) > MAX_ELEMENTS:
+        # The library writes these out; those of grammars, and of patterns in schemas, it does not.
+        if kind == "regex" and (size := elements(text)) > MAX_ELEMENTS:
             problem = f"{size} elements where its repetitions are written out, at most {MAX_ELEMENTS} are allowed"
             raise _invalid(kind, problem)
         matcher = self._library.LLMatcher(self._tokenizer, self._grammars[kind](text), limits=self._limits, log_level=0)

@@ -8,7 +8,8 @@ from tests.fuzz.cases import Case
 from tests.fuzz.sending import Outcome
 
 LONGEST_ERROR = 1000
-REASONS = {"", "stop", "eos", "length", "cancelled", "timeout", "error"}
+REASONS = {"", "None", "stop", "eos", "length", "cancelled", "timeout", "error"}
+"""None is how vLLM's backend writes that it goes on."""
 TELLS = {
     "a stack": re.compile(r"Traceback|File \"|\bline \d+, in\b"),
     "a path": re.compile(r"(?<![\w.:/#~])/(?:[\w.+-]+/)+[\w.+-]*|\.(?:py|so|cc|rs|pbtxt)\b"),

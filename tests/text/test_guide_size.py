@@ -27,6 +27,8 @@ from backend.text.guide_size import elements
         ("{5}", 0),
         ("((((", 0),
         ("a)b{3}", 5),
+        ("(a{1000})+{1000}", 10**6),
+        ("(a{30}){30}?", 900),
     ],
 )
 def test_the_count_is_that_of_a_hand(expression: str, count: int) -> None:

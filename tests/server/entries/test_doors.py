@@ -118,8 +118,7 @@ def test_a_failure_in_mid_stream_is_an_event_of_that_stream_and_an_error_of_that
     assert len(errors) == 1
     assert "is left that the guide allows" in errors[0]
     assert_said_before_it_failed(said["bad"])
-    assert said["good"].startswith(" Paris")
-    assert len(said["good"]) > 60
+    assert said["good"] == client.ask("ensemble", text_input=FRANCE, max_tokens=30, stream=True).text() != ""
 
 
 def test_text_with_newlines_and_colons_survives_the_framing_of_events(server: RunningServer) -> None:
