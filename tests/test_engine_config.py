@@ -9,12 +9,13 @@ import pytest
 from backend.config import EngineConfig
 from backend.errors import ConfigError
 
-TEXTS = {"model_dir", "control_dir", "step_trace_file"}
+TEXTS = {"model_dir", "control_dir", "step_trace_file", "otlp_endpoint"}
 # Key -> values that are out of its range or no value of its type at all. Every key but the free texts has a line.
 BAD = {
     "device": ["gpu", "CPU"],
     "dtype": ["float64", "int8"],
     "max_batch_size": ["0", "-1", "4097", "8.5", "many", "1e3"],
+    "max_beam_width": ["0", "-1", "65", "wide"],
     "max_num_tokens": ["0", "1048577", "lots"],
     "max_seq_len": ["-1", "16777217", "2k"],
     "max_tokens_in_paged_kv_cache": ["-1", "2147483649", "1GB"],

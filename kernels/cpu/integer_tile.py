@@ -16,6 +16,7 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 from kernels.cpu.jit import inline
+from kernels.cpu.outline import outlined
 from kernels.cpu.tile import MAX_ROWS, PANELS, WIDTH, at_element, floats_of, panels_at_once, spread
 
 _I16, _I32, _I64 = ir.IntType(16), ir.IntType(32), ir.IntType(64)
@@ -98,17 +99,12 @@ def _finish(builder: Any, sums: Any, place: Any, begun: Any, factor: Any) -> Non
 
 
 def _function(module: Any, rows: int, panels: int) -> Any:
-    """The tile as a function of its own in a module."""
-    name = f"integer_tile_{rows}_{panels}"
-    if name in module.globals:
-        return module.globals[name]
-    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [_I64] * 10), name)
-    function.linkage = "linkonce_odr"
-    function.attributes.add("noinline")
-    builder = ir.IRBuilder(function.append_basic_block("entry"))
-    _emit(builder, rows, panels, list(function.args))
-    builder.ret_void()
-    return function
+    """The tile as a function in a module."""
+
+    def emit(builder: Any, arguments: list[Any]) -> None:
+        _emit(builder, rows, panels, arguments)
+
+    return outlined(module, f"integer_tile_{rows}_{panels}", 10, ir.VoidType(), emit)
 
 
 def _make(rows: int, panels: int) -> Any:

@@ -14,6 +14,7 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from kernels.cpu.jit import inline
+from kernels.cpu.outline import outlined
 from kernels.cpu.tile import WIDTH, at_element, floats_of, fused_multiply_add, spread, totalled
 
 KEYS = 64
@@ -97,22 +98,10 @@ def _emit(builder: Any, arguments: list[Any]) -> Any:
     return factor
 
 
-def _function(module: Any) -> Any:
-    """The row as a function of its own in a module."""
-    if "softmax_row" in module.globals:
-        return module.globals["softmax_row"]
-    function = ir.Function(module, ir.FunctionType(_F32, [_I64] * 5), "softmax_row")
-    function.linkage = "linkonce_odr"
-    function.attributes.add("noinline")
-    builder = ir.IRBuilder(function.append_basic_block("entry"))
-    builder.ret(_emit(builder, list(function.args)))
-    return function
-
-
 def _typed(_c: Any, _1: Any, _2: Any, _3: Any, _4: Any, _5: Any) -> Any:
     # numba reads the number of parameters from the signature: those of softmax_row.
     def generate(_target: Any, builder: Any, _signature: Any, arguments: list[Any]) -> Any:
-        return builder.call(_function(builder.module), arguments)
+        return builder.call(outlined(builder.module, "softmax_row", 5, _F32, _emit), arguments)
 
     return types.float32(*[types.int64] * 5), generate
 

@@ -17,6 +17,7 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 from kernels.cpu.jit import inline
+from kernels.cpu.outline import outlined
 
 WIDTH = 16  # columns of a panel
 MAX_ROWS = 6
@@ -102,17 +103,12 @@ def _emit(builder: Any, rows: int, panels: int, arguments: list[Any]) -> None:
 
 
 def _function(module: Any, rows: int, panels: int) -> Any:
-    """The tile as a function of its own in a module: inlined at each use, the tiles took minutes to compile."""
-    name = f"tile_{rows}_{panels}"
-    if name in module.globals:
-        return module.globals[name]
-    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [_I64] * 9), name)
-    function.linkage = "linkonce_odr"
-    function.attributes.add("noinline")
-    builder = ir.IRBuilder(function.append_basic_block("entry"))
-    _emit(builder, rows, panels, list(function.args))
-    builder.ret_void()
-    return function
+    """The tile as a function in a module."""
+
+    def emit(builder: Any, arguments: list[Any]) -> None:
+        _emit(builder, rows, panels, arguments)
+
+    return outlined(module, f"tile_{rows}_{panels}", 9, ir.VoidType(), emit)
 
 
 def _make(rows: int, panels: int) -> Any:

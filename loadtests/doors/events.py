@@ -31,7 +31,9 @@ def events(
 def _read(response: http.client.HTTPResponse) -> Generator[dict[str, Any], None, None]:
     if response.status != 200:
         raise DoorError(f"status {response.status}: {response.read(500).decode(errors='replace')}")
+    begun = False
     for line in response:
+        begun = True
         field, _, value = line.decode().strip().partition(": ")
         if field != "data" or value == "[DONE]":
             continue
@@ -39,6 +41,7 @@ def _read(response: http.client.HTTPResponse) -> Generator[dict[str, Any], None,
         if "error" in event:
             raise DoorError(str(event["error"]))
         yield event
-    # http.client takes a connection that ends between two chunks, or too early, for the end of the lines.
-    if response.chunk_left is not None if response.chunked else response.length:
+    # http.client takes a connection that ends between two chunks, or too early, for the end of the lines; and one that
+    # ends before the first chunk leaves it no trace of that.
+    if (not begun or response.chunk_left is not None) if response.chunked else response.length:
         raise DoorError("the connection was closed before the answer had ended")

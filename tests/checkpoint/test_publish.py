@@ -67,6 +67,7 @@ def test_a_killed_conversion_leaves_nothing_that_looks_ready_and_the_next_one_cl
     assert names(tmp_path) == ["out"]
 
 
+@pytest.mark.nightly  # 17 s; one after the other, and a killed one, run every day
 def test_two_processes_converting_at_once_both_succeed(tiny, tmp_path):
     out = tmp_path / "out"
     both = [start(tiny, out, pause=0.02) for _ in range(2)]

@@ -68,6 +68,7 @@ def test_gemma3s_configuration(gemma3_dir):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly  # 24 s: what it says is compared every day
 def test_smollm2s_weights_are_those_that_transformers_reads(smollm2_dir, tmp_path):
     assert_same_weights(default_model._fetch(tmp_path, progress=False), smollm2_dir)
 

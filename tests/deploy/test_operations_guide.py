@@ -46,7 +46,7 @@ def test_every_knob_of_the_table_is_an_option_or_a_parameter_with_that_default()
 
 
 def test_every_option_that_is_named_is_one_of_our_commands():
-    given = "".join(path.read_text() for path in [*ROOT.glob("scripts/*.py"), *ROOT.glob("scripts/launcher/*.py")])
+    given = "".join(path.read_text() for path in [*ROOT.glob("scripts/*.py"), *ROOT.glob("scripts/*/*.py")])
     services = ("--http-port", "--grpc-port", "--metrics-port")
     named = set(re.findall(r"(?<![\w-])--[a-z][\w-]+", GUIDE)) - OF_OTHERS - set(services)
     assert len(named) > 10

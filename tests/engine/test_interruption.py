@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from backend.engine import StepFailedError
 from backend.executor.interruption import Interruption
+from backend.scheduler.scheduler import Scheduler
 from tests.engine.engines import Clock, check_lone_runs, idle, oracle_engine, outputs, request, run, small_engine
 from tests.model.tiny_models import save_tiny
 
@@ -23,6 +25,12 @@ def test_an_arrival_ends_a_less_urgent_prompts_step_and_runs_in_the_next() -> No
     run(engine)
     check_lone_runs([low, urgent])
     assert idle(engine)
+
+
+def test_cursors_that_stay_moved_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Scheduler, "retract", lambda *_: None)
+    with pytest.raises(StepFailedError):
+        test_an_arrival_ends_a_less_urgent_prompts_step_and_runs_in_the_next()
 
 
 @pytest.mark.parametrize("level", [2, 3])

@@ -100,6 +100,7 @@ def test_a_late_token_that_is_dropped_and_not_computed_again_is_caught(monkeypat
     expect_it_is_caught()
 
 
+@pytest.mark.nightly  # 20 s: few steps are interrupted; test_interruption.py has its daily form
 def test_cursors_that_an_interrupted_step_leaves_moved_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Scheduler, "retract", lambda *_: None)
     expect_it_is_caught()

@@ -12,7 +12,7 @@ REASONS = {"", "None", "stop", "eos", "length", "cancelled", "timeout", "error"}
 """None is how vLLM's backend writes that it goes on."""
 TELLS = {
     "a stack": re.compile(r"Traceback|File \"|\bline \d+, in\b"),
-    "a path": re.compile(r"(?<![\w.:/#~])/(?:[\w.+-]+/)+[\w.+-]*|\.(?:py|so|cc|rs|pbtxt)\b"),
+    "a path": re.compile(r"(?<![\w.:/#~])/(?:[\w.+-]+/)+[\w.+-]+|\.(?:py|so|cc|rs|pbtxt)\b"),
     "an address": re.compile(r"\b0x[0-9a-fA-F]{6,}"),
     "a memory key": re.compile(r"\bshm\b|shared memory|memory key|triton_python_backend_shm"),
     "a Python name": re.compile(

@@ -1,0 +1,35 @@
+"""Code that compiled functions share: a function of its own in the module, made once.
+
+Inlined at each use, the tiles took minutes to compile.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from llvmlite import ir  # type: ignore[import-untyped]
+
+_I64 = ir.IntType(64)
+
+
+def outlined(module: Any, name: str, words: int, result: Any, emit: Callable[[Any, list[Any]], Any]) -> Any:
+    """The function ``name`` of a module, which takes so many int64.
+
+    Args:
+        module: LLVM's.
+        name: one for each different code.
+        words: how many int64 it takes.
+        result: LLVM type of what ``emit`` returns; void where that is None.
+        emit: ``(builder, arguments)``, writes the function's body if the module has none yet.
+    """
+    if name in module.globals:
+        return module.globals[name]
+    function = ir.Function(module, ir.FunctionType(result, [_I64] * words), name)
+    function.linkage = "linkonce_odr"
+    function.attributes.add("noinline")
+    builder = ir.IRBuilder(function.append_basic_block("entry"))
+    value = emit(builder, list(function.args))
+    if value is None:
+        builder.ret_void()
+    else:
+        builder.ret(value)
+    return function
