@@ -30,7 +30,7 @@ def small(body: Any) -> Any:
         few["max_tokens"] = 2
     if isinstance(body.get("n"), int) and body["n"] > 1:
         few["n"] = body["n"] if body["n"] > 64 else 2
-    model = {"model": MODEL} if isinstance(body.get("model"), str) and len(body["model"]) % 2 == 0 else {}
+    model = {"model": MODEL} if isinstance(body.get("model"), str) and len(body["model"]) % 4 != 3 else {}
     return body | few | model
 
 

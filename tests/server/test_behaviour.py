@@ -270,8 +270,13 @@ def test_a_request_joins_while_eight_others_decode_and_gets_its_first_token_befo
         in_background(lambda: ask(server.grpc_url, text_input="Once upon a time", max_tokens=60, stream=True, end_id=5))
         for _ in range(8)
     ]
-    time.sleep(1.5)
-    known = len(trace_file.read_text().splitlines())
+    deadline = time.monotonic() + 30
+    known = 0
+    while not known and time.monotonic() < deadline:
+        lines = trace_file.read_text().splitlines()
+        if [work[2] for work in json.loads(lines[-1])["work"]] == [1] * 8:
+            known = len(lines)
+        time.sleep(0.05)
     late = ask(server.grpc_url, text_input="The capital of France is", max_tokens=2, stream=True)
     for thread, _ in running:
         thread.join()
