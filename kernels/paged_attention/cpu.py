@@ -31,7 +31,7 @@ def _attend(arguments: Any, member: int, _members: int) -> None:
 
 
 class CpuPagedAttention:
-    """``kernels.paged_attention.reference.paged_attention``, float32.
+    """``kernels.paged_attention.reference.paged_attention``, float32 over a pool of float32 or float16.
 
     Work is linear in the keys that rows see. Decode rows are summed in an order that their length alone decides, chunk
     rows in another; with ``invariant`` every row in the chunks' order, whatever its chunk and batch, bit for bit.
@@ -60,14 +60,14 @@ class CpuPagedAttention:
         """q ``[T, Hq, D]`` -> ``[T, Hq, D]``."""
         q_address, q_row, q_head = heads_of(q)
         out = self._team.empty("paged_attention", *q.shape)
-        block_stride, layer_stride, part_stride, head_stride = pool.stride()[:4]
+        block_stride, _, part_stride, head_stride = pool.stride()[:4]
         scratch_size = self._reserve(q.shape, pool.shape, block_tables.shape)
         self._team.keep(self._counts, self._tasks, self._partials, self._scratch)
         sequences, width = block_tables.shape[0], block_tables.stride(0)
         plan, attend, combine = self.kernels
         self._team.run(
             plan, LAYOUT, self._team.control, q_address, q_row, q_head,
-            pool.data_ptr() + layer * layer_stride * 4, block_stride, part_stride, head_stride, pool.shape[4],
+            pool[:, layer].data_ptr(), pool.itemsize, block_stride, part_stride, head_stride, pool.shape[4],
             indices_of(block_tables, torch.int32), width,
             indices_of(query_start, torch.int32), indices_of(kv_lengths, torch.int32), sequences, q.shape[0],
             q.shape[1], pool.shape[3], q.shape[2], window or 0, out.data_ptr(), self._tasks.data_ptr(),
@@ -88,7 +88,7 @@ class CpuPagedAttention:
         self._tasks = _at_least(self._tasks, TASK_WORDS * (parts + kv_heads * (rows // tile_queries + tables[0])))
         self._partials = _at_least(self._partials, parts * group * (stride + 2))
         tile_rows = tile_queries * group
-        scratch_size = tile_rows * (size + KEYS + stride + 2) + KEYS * (size + stride) + 16
+        scratch_size = tile_rows * (size + KEYS + stride + 2) + KEYS * (size + stride) + pool[4] * size + 16
         self._scratch = _at_least(self._scratch, self._team.num_threads * scratch_size)
         return scratch_size
 

@@ -11,7 +11,7 @@ from kernels.cpu.jit import inline
 from kernels.cpu.memory import copy, fill, floats
 from kernels.cpu.softmax_row import softmax_row
 from kernels.cpu.tile import MAX_ROWS, WIDTH, panels_at_once, tile
-from kernels.paged_attention.cpu_problem import KEYS, Problem, Task, key_address, padded, run_length
+from kernels.paged_attention.cpu_problem import KEYS, Problem, Task, as_floats, key_address, padded, run_length
 from kernels.paged_attention.cpu_softmax import LOWEST, cap, scale
 
 
@@ -38,7 +38,7 @@ def _turn(keys: int, count: int, size: int, at: int, turned: int) -> None:
 
 
 @inline
-def _fetch_keys(p: Problem, task: Task, low: int, high: int, turned: int, values: int) -> None:
+def _fetch_keys(p: Problem, task: Task, low: int, high: int, turned: int, values: int, buffer: int) -> None:
     """Keys turned into panels, values ``[KEYS, padded]``; 0 for what the task does not see, not what lies there."""
     stride = padded(p.size)
     if high - low < KEYS or low < task.low:
@@ -46,9 +46,10 @@ def _fetch_keys(p: Problem, task: Task, low: int, high: int, turned: int, values
     position = max(low, task.low)
     while position < high:
         keys, count = key_address(p, task, position), run_length(p, position, high)
-        _turn(keys, count, p.size, position - low, turned)
+        _turn(as_floats(p, keys, count, buffer), count, p.size, position - low, turned)
+        run = as_floats(p, keys + p.value_offset * p.itemsize, count, buffer)
         for j in range(count):
-            copy(keys + (p.value_offset + j * p.size) * 4, p.size, values + (position - low + j) * stride * 4)
+            copy(run + j * p.size * 4, p.size, values + (position - low + j) * stride * 4)
         position += count
 
 
@@ -98,7 +99,7 @@ def _store(p: Problem, task: Task, sums: int, total: int, group: int) -> None:
 
 @inline
 def attend_chunk(p: Problem, task: Task, scratch: int) -> None:
-    """Compute a task of several rows. Scratch: queries, scores, sums, keys, values, then largest and total."""
+    """Compute a task of several rows. Scratch: queries, scores, sums, keys, values, largest, total, then a buffer."""
     group = p.heads // p.kv_heads
     rows, stride = task.rows * group, padded(p.size)
     scores = scratch + rows * p.size * 4
@@ -114,7 +115,7 @@ def attend_chunk(p: Problem, task: Task, scratch: int) -> None:
     # Tiles begin at whole multiples, so that a row meets its keys in the same tiles whatever rows are beside it.
     for low in range(task.low // KEYS * KEYS, task.high, KEYS):
         high = min(task.high, low + KEYS)
-        _fetch_keys(p, task, low, high, turned, values)
+        _fetch_keys(p, task, low, high, turned, values, state + 2 * rows * 4)
         _product(rows, KEYS // WIDTH, scratch, p.size, turned, WIDTH, p.size * WIDTH, p.size, scores, 0)
         _weigh(p, task, low, high, scores, state, sums, group)
         _product(rows, stride // WIDTH, scores, KEYS, values, stride, WIDTH, high - low, sums, 1)

@@ -5,24 +5,29 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import carray
 
+from kernels.cpu.half import widen
 from kernels.cpu.jit import inline
 from kernels.cpu.memory import double_of_bits, ints, longs
 
 PART = 512  # keys of one task of a sequence with one row: a long one is shared by all threads
 TILE_ROWS = 192  # rows (queries times heads of a group) of one task of a prompt chunk
 KEYS = 64  # keys that are worked on at a time
-LAYOUT = "26q2d"
+LAYOUT = "27q2d"
 TASK_WORDS = 7
 
 
 class Problem(NamedTuple):
-    """Addresses, and strides in elements. ``pool`` is where the layer's keys of block 0 begin."""
+    """Addresses, and strides in elements. ``pool`` is where the layer's keys of block 0 begin.
+
+    itemsize: bytes of the pool's elements: 4, float32, or 2, float16.
+    """
 
     control: int
     q: int
     q_row: int
     q_head: int
     pool: int
+    itemsize: int
     block_stride: int
     value_offset: int
     head_stride: int
@@ -63,11 +68,11 @@ class Task(NamedTuple):
 @inline
 def problem_of(arguments: Any) -> Problem:
     """Read the argument words."""
-    a = carray(arguments, (28,))
+    a = carray(arguments, (29,))
     return Problem(
         a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11], a[12], a[13], a[14], a[15], a[16],
-        a[17], a[18], a[19], a[20], a[21], a[22], a[23], a[24], a[25], double_of_bits(a[26]),
-        double_of_bits(a[27]),
+        a[17], a[18], a[19], a[20], a[21], a[22], a[23], a[24], a[25], a[26], double_of_bits(a[27]),
+        double_of_bits(a[28]),
     )  # fmt: skip
 
 
@@ -89,10 +94,19 @@ def key_address(p: Problem, task: Task, position: int) -> Any:
     """Where the key of a position lies; its value is ``value_offset`` elements further on."""
     table = ints(p.tables + task.sequence * p.table_width * 4, p.table_width)
     block, offset = np.int64(table[position // p.block_size]), position % p.block_size
-    return p.pool + (block * p.block_stride + task.head * p.head_stride + offset * p.size) * 4
+    return p.pool + (block * p.block_stride + task.head * p.head_stride + offset * p.size) * p.itemsize
 
 
 @inline
 def run_length(p: Problem, position: int, end: int) -> int:
     """How many keys from a position on lie side by side: those of its block."""
     return min(p.block_size - position % p.block_size, end - position)
+
+
+@inline
+def as_floats(p: Problem, address: int, count: int, buffer: int) -> int:
+    """Where ``count`` keys or values of the pool lie as float32: in the pool itself, or from now on in the buffer."""
+    if p.itemsize == 4:
+        return address
+    widen(address, count * p.size, buffer)
+    return buffer

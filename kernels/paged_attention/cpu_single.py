@@ -13,6 +13,7 @@ from kernels.paged_attention.cpu_problem import (
     KEYS,
     Problem,
     Task,
+    as_floats,
     key_address,
     padded,
     problem_of,
@@ -48,13 +49,13 @@ def _dot_by_dot(queries: int, keys: int, size: int, count: int, scores: int, gro
 def _announce(p: Problem, task: Task, position: int, part: int) -> None:
     """Ask for the beginning of the run that is needed next: where a run begins, no pattern of reads leads to it."""
     if position < task.high:
-        address = key_address(p, task, position) + part * 4
-        for line in range(0, min(p.size * p.block_size * 4, _ANNOUNCED), _LINE):
+        address = key_address(p, task, position) + part * p.itemsize
+        for line in range(0, min(p.size * p.block_size * p.itemsize, _ANNOUNCED), _LINE):
             prefetch(address + line)
 
 
 @inline
-def _score(p: Problem, task: Task, low: int, high: int, queries: int, scores: int, group: int) -> None:
+def _score(p: Problem, task: Task, low: int, high: int, queries: int, scores: int, group: int, buffer: int) -> None:
     """``scores[g, j] = queries[g] @ keys[low + j]``."""
     position = low
     while position < high:
@@ -64,6 +65,7 @@ def _score(p: Problem, task: Task, low: int, high: int, queries: int, scores: in
             _announce(p, task, position + count, 0)
         else:
             _announce(p, task, low, p.value_offset)
+        keys = as_floats(p, keys, count, buffer)
         if p.size % WIDTH == 0:
             for g in range(0, group, MOST_ROWS):
                 rows, at = min(MOST_ROWS, group - g), queries + g * p.size * 4
@@ -99,12 +101,15 @@ def _add_one_by_one(weights: int, values: int, count: int, size: int, sums: int,
 
 
 @inline
-def _add_values(p: Problem, task: Task, low: int, high: int, weights: int, sums: int, group: int) -> None:
+def _add_values(
+    p: Problem, task: Task, low: int, high: int, weights: int, sums: int, group: int, buffer: int
+) -> None:  # fmt: skip
     position = low
     while position < high:
-        values = key_address(p, task, position) + p.value_offset * 4
+        values = key_address(p, task, position) + p.value_offset * p.itemsize
         count, at = run_length(p, position, high), weights + (position - low) * 4
         _announce(p, task, position + count, p.value_offset if position + count < high else 0)
+        values = as_floats(p, values, count, buffer)
         if p.size % WIDTH == 0:
             _add_by_tiles(at, values, count, p.size, sums, group)
         else:
@@ -129,26 +134,27 @@ def _store(p: Problem, task: Task, sums: int, group: int) -> None:
 
 @inline
 def attend_single(p: Problem, task: Task, scratch: int) -> None:
-    """Compute a task of one row. Scratch: queries, scores, then sums ``[group, padded]``, largest and total."""
+    """Compute a task of one row. Scratch: queries, scores, sums ``[group, padded]``, largest, total, then a buffer."""
     group = p.heads // p.kv_heads
     stride = padded(p.size)
     scores = scratch + group * p.size * 4
     sums = scores + group * KEYS * 4
     largest = sums + group * stride * 4
     total = largest + group * 4
+    buffer = total + group * 4
     fill(sums, group * stride, np.float32(0))
     fill(largest, group, LOWEST)
     fill(total, group, np.float32(0))
     _fetch_queries(p, task, scratch, group)
     for low in range(task.low, task.high, KEYS):
         high = min(task.high, low + KEYS)
-        _score(p, task, low, high, scratch, scores, group)
+        _score(p, task, low, high, scratch, scores, group, buffer)
         for g in range(group):
             row = floats(scores + g * KEYS * 4, high - low)
             if p.softcap != 0.0:
                 cap(row, np.float32(p.softcap))
             absorb(row, floats(largest + g * 4, 1), floats(total + g * 4, 1), floats(sums + g * stride * 4, stride))
-        _add_values(p, task, low, high, scores, sums, group)
+        _add_values(p, task, low, high, scores, sums, group, buffer)
     _store(p, task, sums, group)
 
 

@@ -8,12 +8,13 @@ from numba import carray
 from torch import Tensor
 
 from kernels.cpu.arguments import indices_of, rows_of
+from kernels.cpu.half import narrow
 from kernels.cpu.jit import Kernel, inline
 from kernels.cpu.memory import copy, double_of_bits, floats, longs
 from kernels.cpu.team import Team, take_task
 from kernels.rms_norm.cpu import norm_row
 
-_LAYOUT = "17q2d"
+_LAYOUT = "19q2d"
 _ALONE = 1 << 13  # elements of qkv that one thread handles sooner than two would meet
 
 
@@ -36,14 +37,15 @@ def _prepare(source: Any, norm: int, eps: float, offset: Any, cos: Any, sin: Any
         _rotate(source, cos, sin, target)
 
 
-def _rope_and_write(arguments: Any, _member: int, _members: int) -> None:
+def _rope_and_write(arguments: Any, member: int, _members: int) -> None:
     """A task is one row."""
-    a = carray(arguments, (19,))
+    a = carray(arguments, (21,))
     qkv, stride, rows, cos, sin, slots, heads, kv_heads, size = a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8]
     keys, block_stride, value_offset, block_size, out, query_norm, key_norm = (
         a[9], a[10], a[11], a[12], a[13], a[14], a[15],
     )  # fmt: skip
-    eps, offset, half = double_of_bits(a[17]), np.float32(double_of_bits(a[18])), size // 2
+    itemsize, scratch = a[17], a[18] + member * size * 4
+    eps, offset, half = double_of_bits(a[19]), np.float32(double_of_bits(a[20])), size // 2
     row = take_task(a[16])
     while row < rows:
         turn_cos, turn_sin = floats(cos + row * half * 4, half), floats(sin + row * half * 4, half)
@@ -52,17 +54,23 @@ def _rope_and_write(arguments: Any, _member: int, _members: int) -> None:
             target = floats(out + (row * heads + h) * size * 4, size)
             _prepare(floats(source + h * size * 4, size), query_norm, eps, offset, turn_cos, turn_sin, target)
         slot = longs(slots + row * 8, 1)[0]
-        key = keys + (slot // block_size * block_stride + slot % block_size * size) * 4
+        key = keys + (slot // block_size * block_stride + slot % block_size * size) * itemsize
         for h in range(kv_heads):
             # Within a block, heads lie one block of keys apart.
-            to, at = key + h * block_size * size * 4, source + (heads + h) * size * 4
-            _prepare(floats(at, size), key_norm, eps, offset, turn_cos, turn_sin, floats(to, size))
-            copy(at + kv_heads * size * 4, size, to + value_offset * 4)
+            to, at = key + h * block_size * size * itemsize, source + (heads + h) * size * 4
+            rotated = to if itemsize == 4 else scratch  # and rounded from there
+            _prepare(floats(at, size), key_norm, eps, offset, turn_cos, turn_sin, floats(rotated, size))
+            value, value_to = at + kv_heads * size * 4, to + value_offset * itemsize
+            if itemsize == 4:
+                copy(value, size, value_to)
+            else:
+                narrow(rotated, size, to)
+                narrow(value, size, value_to)
         row = take_task(a[16])
 
 
 class CpuRopeAndWrite:
-    """``kernels.rope_and_write.reference.rope_and_write``, float32."""
+    """``kernels.rope_and_write.reference.rope_and_write``, float32; the pool float32 or float16."""
 
     kernel = Kernel(_rope_and_write)
 
@@ -89,13 +97,15 @@ class CpuRopeAndWrite:
         address, rows, stride = rows_of(qkv)
         _, _, _, kv_heads, block_size, size = pool.shape
         heads = qkv.shape[1] // size - 2 * kv_heads
-        block_stride, layer_stride, part_stride = pool.stride()[:3]
+        block_stride, _, part_stride = pool.stride()[:3]
         out = self._team.empty("rope_and_write", rows, heads, size)
+        scratch = self._team.empty("rope_and_write key", self._team.num_threads, size)
         self._team.run(
             self.kernel, _LAYOUT, address, stride, rows, rows_of(cos)[0], rows_of(sin)[0],
-            indices_of(slot_mapping, torch.int64), heads, kv_heads, size, pool.data_ptr() + layer * layer_stride * 4,
-            block_stride, part_stride, block_size, out.data_ptr(), 0 if query_norm is None else query_norm.data_ptr(),
-            0 if key_norm is None else key_norm.data_ptr(), self._team.control, eps, offset,
+            indices_of(slot_mapping, torch.int64), heads, kv_heads, size,
+            pool[:, layer].data_ptr(), block_stride, part_stride, block_size, out.data_ptr(),
+            0 if query_norm is None else query_norm.data_ptr(), 0 if key_norm is None else key_norm.data_ptr(),
+            self._team.control, pool.itemsize, scratch.data_ptr(), eps, offset,
             alone=rows * qkv.shape[1] < _ALONE,
         )  # fmt: skip
         return out

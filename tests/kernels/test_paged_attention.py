@@ -149,6 +149,20 @@ def test_gemmas_shape(attention: PagedAttention) -> None:
         torch.testing.assert_close(case.run(attention, scale=1 / 16, **options), expected, rtol=1e-4, atol=2e-5)
 
 
+@pytest.mark.parametrize(("size", "group", "block_size"), [(64, 3, 16), (80, 4, 16), (8, 7, 4), (256, 4, 32)])
+def test_a_pool_in_float16_is_read_as_the_numbers_it_holds(
+    compiled: Operations, size: int, group: int, block_size: int
+) -> None:
+    case = make_case([(1, 600), (5, 18), (70, 150), (1, 1)], size=size, group=group, block_size=block_size)
+    narrow = dataclasses.replace(case, pool=case.pool.half())
+    for options in ({}, {"window": 40, "softcap": 20.0}):
+        options = {"scale": size**-0.5, **options}
+        expected = dataclasses.replace(case, pool=case.pool.half().float()).run(**options)
+        found = narrow.run(compiled.paged_attention, **options)
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=2e-5)
+        assert not torch.allclose(expected, case.run(**options), rtol=1e-5, atol=1e-6), "the pool was read as it was"
+
+
 @pytest.mark.parametrize("score", [80.0, -80.0])
 def test_scores_far_from_zero_neither_overflow_nor_vanish(attention: PagedAttention, score: float) -> None:
     case = make_case([(1, 90), (70, 90)])

@@ -96,6 +96,36 @@ def test_queries_and_keys_are_rotated_and_keys_and_values_stored(
     torch.testing.assert_close(pools[0], pools[1], rtol=1e-5, atol=1e-5, equal_nan=True)
 
 
+@pytest.mark.parametrize("with_norms", [False, True])
+@pytest.mark.parametrize(("size", "kv_heads"), [(64, 3), (80, 2), (8, 1)])
+def test_keys_and_values_are_rounded_into_a_pool_in_float16(
+    compiled: Operations, size: int, kv_heads: int, with_norms: bool
+) -> None:
+    torch.manual_seed(0)
+    rows = 33
+    qkv, angles = torch.randn(rows, (4 + 2 * kv_heads) * size), torch.randn(rows, size // 2) * 10
+    norms = (torch.randn(size), torch.randn(size)) if with_norms else (None, None)
+    slots = torch.randperm(5 * 16)[:rows] + 16
+    wide, narrow = (torch.zeros(6, 3, 2, kv_heads, 16, size, dtype=kind) for kind in (torch.float32, torch.float16))
+    rest = (1, slots, *norms, 1e-5, 0.0)
+    expected = compiled.rope_and_write(qkv, angles.cos(), angles.sin(), wide, *rest)
+    assert torch.equal(compiled.rope_and_write(qkv, angles.cos(), angles.sin(), narrow, *rest), expected)
+    assert torch.equal(narrow, wide.half())
+
+
+def test_a_value_beyond_float16_is_stored_as_its_largest_and_a_nan_as_a_nan(compiled: Operations) -> None:
+    values = torch.zeros(16)
+    values[:7] = torch.tensor([7e4, -1e30, torch.inf, -torch.inf, torch.nan, 65504.0, 6e-8])
+    qkv, pool = torch.cat((torch.zeros(32), values))[None], torch.zeros(2, 1, 2, 1, 16, 16, dtype=torch.float16)
+    compiled.rope_and_write(
+        qkv, torch.ones(1, 8), torch.zeros(1, 8), pool, 0, torch.tensor([19]), None, None, 1e-5, 0.0
+    )
+    stored = pool[1, 0, 1, 0, 3].float().tolist()
+    assert stored[:4] == [65504.0, -65504.0, 65504.0, -65504.0]
+    assert math.isnan(stored[4])
+    assert stored[5:8] == [65504.0, 2**-24, 0.0]
+
+
 def test_rms_norm_of_narrow_numbers_does_not_overflow_in_the_square() -> None:
     x = torch.full((1, 4), 60000.0, dtype=torch.float16)
     assert rms_norm(x, torch.ones(4, dtype=torch.float16), 1e-6, 0.0).tolist() == [[1.0] * 4]
