@@ -15,6 +15,7 @@ PREEMPTION_MODES = ("auto", "recompute", "swap")
 DEVICES = ("auto", "cpu", "cuda")
 DTYPES = ("auto", "bfloat16", "float16", "float32")
 WEIGHT_PRECISIONS = ("auto", "float32", "int8")
+KV_CACHE_PRECISIONS = ("auto", "float32", "float16")
 LOG_LEVELS = ("error", "warning", "info", "verbose")
 
 
@@ -82,6 +83,9 @@ class EngineConfig:
     enable_overlap: bool = _knob(True, lambda v: True, "true or false", "plan a step before the last one is processed")
     weight_precision: str = _choice(
         "auto", WEIGHT_PRECISIONS, "how the CPU keeps matrices; int8: a scale per output, which auto is there"
+    )
+    kv_cache_precision: str = _choice(
+        "auto", KV_CACHE_PRECISIONS, "how the CPU keeps keys and values; auto is float16 beside 8-bit matrices"
     )
     batch_invariant: bool = _knob(
         False, lambda v: True, "true or false", "the same bits for a row whatever shares its batch; CPU only, slower"

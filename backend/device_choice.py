@@ -29,8 +29,10 @@ def chosen_device(config: EngineConfig) -> str:
             "weight_precision=int8)"
         )
     if device == "cuda" and config.weight_precision == "int8":
+        raise ConfigError("parameter weight_precision: 'int8' is the CPU's; a GPU takes dtype instead")
+    if device == "cuda" and config.kv_cache_precision != "auto":
         raise ConfigError(
-            f"parameter weight_precision: {config.weight_precision!r} is the CPU's; a GPU takes dtype instead"
+            f"parameter kv_cache_precision: {config.kv_cache_precision!r} is the CPU's; a GPU takes dtype instead"
         )
     if device == "cuda" and config.batch_invariant:
         raise ConfigError(

@@ -10,6 +10,7 @@ import torch
 
 from backend import sizing
 from backend.config import EngineConfig
+from backend.cpu_precision import pool_dtype, weight_precision
 from backend.executor.base import MeasuredExecutor
 from backend.executor.cpu import CpuExecutor
 from backend.executor.interruption import Interruption
@@ -47,8 +48,8 @@ class EngineParts(NamedTuple):
 
 def cpu_parts(config: EngineConfig, model: ModelConfig, progress: bool) -> EngineParts:
     """Executor and sizes on the CPU. Raises LoadError or MemoryError."""
-    layout = kv_layout(config, model, torch.float32)
-    precision = "int8" if config.weight_precision == "auto" else config.weight_precision
+    precision = weight_precision(config.weight_precision)
+    layout = kv_layout(config, model, pool_dtype(config.kv_cache_precision, precision))
     operations = cpu_operations(config.num_threads or os.cpu_count() or 1, precision, config.batch_invariant, _NICENESS)
     weights = load_weights(config.model_dir, model, progress=progress, pack=operations.pack_linear)
     free = sizing.available_memory()

@@ -20,6 +20,7 @@ from torch import Tensor
 REPOSITORY = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(REPOSITORY))
 
+from backend.cpu_precision import pool_dtype  # noqa: E402
 from backend.kv.storage import KVLayout, allocate  # noqa: E402
 from backend.model.batch import StepInputs  # noqa: E402
 from backend.model.config import ModelConfig  # noqa: E402
@@ -64,11 +65,15 @@ def windows(tokenizer: PromptTokenizer, texts: Iterator[str], tokens: int) -> li
     return [list(window) for window in found]
 
 
-def negative_log_likelihoods(decoder: Decoder, window: list[int]) -> Tensor:
+def negative_log_likelihoods(decoder: Decoder, window: list[int], dtype: torch.dtype) -> Tensor:
     """Of each token but the first, given those before it, in nats: float32 ``[len(window) - 1]``."""
     config, count = decoder.config, len(window)
     layout = KVLayout(
-        num_layers=config.num_layers, num_kv_heads=config.num_kv_heads, head_dim=config.head_dim, block_size=BLOCK_SIZE
+        num_layers=config.num_layers,
+        num_kv_heads=config.num_kv_heads,
+        head_dim=config.head_dim,
+        block_size=BLOCK_SIZE,
+        dtype=dtype,
     )
     blocks = -(-count // BLOCK_SIZE)
     positions = torch.arange(count)
@@ -85,10 +90,10 @@ def negative_log_likelihoods(decoder: Decoder, window: list[int]) -> Tensor:
     return torch.nn.functional.cross_entropy(logits, inputs.token_ids[1:], reduction="none")
 
 
-def measure(decoder: Decoder, kinds: dict[str, list[list[int]]]) -> dict[str, float]:
+def measure(decoder: Decoder, kinds: dict[str, list[list[int]]], dtype: torch.dtype) -> dict[str, float]:
     """Mean over all tokens of each kind of text, and over all."""
     each = {
-        kind: torch.cat([negative_log_likelihoods(decoder, window) for window in texts])
+        kind: torch.cat([negative_log_likelihoods(decoder, window, dtype) for window in texts])
         for kind, texts in kinds.items()
     }
     means = {kind: values.double().mean().item() for kind, values in each.items()}
@@ -111,11 +116,13 @@ def main() -> int:
     for precision in options.precisions:
         operations = cpu_operations(options.threads, precision)
         weights = load_weights(options.model, config, progress=False, pack=operations.pack_linear)
-        means = measure(Decoder(config, weights, operations), kinds)
+        dtype = pool_dtype("auto", precision)
+        means = measure(Decoder(config, weights, operations), kinds, dtype)
         held_to = held_to or means["all"]
         worse = means["all"] / held_to - 1
         missed |= worse > QUALITY_LINE
-        line = {"model": options.model.name, "weight_precision": precision, "worse_by": round(worse, 6)}
+        line = {"model": options.model.name, "weight_precision": precision, "pool": str(dtype)}
+        line["worse_by"] = round(worse, 6)
         line |= {f"tokens_{kind}": (WINDOW - 1) * len(found) for kind, found in kinds.items()}
         print(json.dumps(line | {f"nll_{kind}": round(mean, 5) for kind, mean in means.items()}), flush=True)
     return int(missed)

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from backend.cpu_precision import pool_dtype
 from backend.kv.storage import KVLayout, allocate
 from backend.model.batch import StepInputs
 from backend.model.config import ModelConfig
@@ -30,6 +31,11 @@ class Subject:
     precision: str
     threads: int
     batch_invariant: bool = False
+
+    @property
+    def pool_dtype(self) -> torch.dtype:
+        """Of the pool that an engine of this precision has."""
+        return pool_dtype("auto", self.precision)
 
     def operations(self) -> Operations:
         """The compiled operations."""
@@ -57,10 +63,14 @@ def decode_batch(sequences: int, keys: int) -> StepInputs:
     )
 
 
-def pool_for(config: ModelConfig, num_blocks: int) -> Tensor:
+def pool_for(config: ModelConfig, num_blocks: int, dtype: torch.dtype) -> Tensor:
     """A pool filled with something, as a cache in use is."""
     layout = KVLayout(
-        num_layers=config.num_layers, num_kv_heads=config.num_kv_heads, head_dim=config.head_dim, block_size=BLOCK_SIZE
+        num_layers=config.num_layers,
+        num_kv_heads=config.num_kv_heads,
+        head_dim=config.head_dim,
+        block_size=BLOCK_SIZE,
+        dtype=dtype,
     )
     pool = allocate(layout, num_blocks)
     for block in pool:
@@ -85,7 +95,7 @@ def growth(subject: Subject, sequences: list[int], keys: list[int], repeats: int
     operations = subject.operations()
     config, weights = subject.load(operations)
     decoder = Decoder(config, weights, operations)
-    pool = pool_for(config, 1 + max(sequences) * (-(-max(keys) // BLOCK_SIZE)))
+    pool = pool_for(config, 1 + max(sequences) * (-(-max(keys) // BLOCK_SIZE)), subject.pool_dtype)
     for count in sequences:
         for length in keys:
             times = step_milliseconds(decoder, decode_batch(count, length), pool, repeats)

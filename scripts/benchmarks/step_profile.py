@@ -36,7 +36,7 @@ class StepProfile:
     def report(self, sequences: int, keys: int, repeats: int) -> str:
         """A Markdown table of one step of so many sequences with so many keys each."""
         inputs = decode_batch(sequences, keys)
-        pool = pool_for(self._config, int(inputs.block_tables.max()) + 1)
+        pool = pool_for(self._config, int(inputs.block_tables.max()) + 1, self._subject.pool_dtype)
         total = statistics.median(step_milliseconds(self._plain, inputs, pool, repeats))
         self._watched.forward(inputs, pool)
         self._spent.clear()
@@ -49,7 +49,9 @@ class StepProfile:
         return "\n".join(lines)
 
     def _floors(self, sequences: int, keys: int, total: float) -> list[str]:
-        read = weight_bytes(self._weights) + key_bytes(self._config, sequences * keys)
+        read = weight_bytes(self._weights) + key_bytes(
+            self._config, sequences * keys, self._subject.pool_dtype.itemsize
+        )
         work = sequences * (
             weight_products(self._config) + 4 * self._config.num_layers * keys * _query_width(self._config)
         )
@@ -89,9 +91,9 @@ def weight_bytes(weights: DecoderWeights) -> int:
     return sum(one.panels.nbytes + (0 if one.scale is None else one.scale.nbytes) for one in packed)
 
 
-def key_bytes(config: ModelConfig, tokens: int) -> int:
-    """What attention reads of so many tokens' keys and values, float32; windows not counted."""
-    return tokens * config.num_layers * 2 * config.num_kv_heads * config.head_dim * 4
+def key_bytes(config: ModelConfig, tokens: int, itemsize: int) -> int:
+    """What attention reads of so many tokens' keys and values, ``itemsize`` bytes each; windows not counted."""
+    return tokens * config.num_layers * 2 * config.num_kv_heads * config.head_dim * itemsize
 
 
 def weight_products(config: ModelConfig) -> int:

@@ -57,4 +57,4 @@ def test_floors_are_counted_from_the_shapes(subject: Subject) -> None:
     assert weight_products(config) == sum(2 * rows * columns for rows, columns in matrices)
     whole_panels = sum(-(-rows // 16) * 16 * (columns + 4) for rows, columns in matrices)  # a byte each, a scale a row
     assert weight_bytes(weights) == whole_panels
-    assert key_bytes(config, 10) == 10 * config.num_layers * 2 * config.num_kv_heads * config.head_dim * 4
+    assert key_bytes(config, 10, 2) == 10 * config.num_layers * 2 * config.num_kv_heads * config.head_dim * 2

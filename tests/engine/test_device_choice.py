@@ -54,6 +54,8 @@ def test_the_cpu_refuses_narrow_numbers_and_a_gpu_the_cpus_precision(gpu_is) -> 
     with pytest.raises(ConfigError, match="parameter weight_precision: 'int8' is the CPU's"):
         chosen_device(config(weight_precision="int8"))
     assert chosen_device(config(weight_precision="int8", device="cpu")) == "cpu"
+    with pytest.raises(ConfigError, match="parameter kv_cache_precision: 'float16' is the CPU's"):
+        chosen_device(config(kv_cache_precision="float16"))
 
 
 @pytest.mark.parametrize(
