@@ -2,18 +2,20 @@
 cancelled.
 
 Each such question is a round trip through one thread of the server's stub, so it is never asked per request and step: a
-round asks a few, and the next round goes on where it stopped.
+round asks a few, and the next round goes on where it stopped. With nothing open nobody is asked and nothing wakes.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 _log = logging.getLogger(__name__)
-_PER_ROUND = 16
+_AT_LEAST = 2  # asked in a round, where so many are open
+_TURN_SECONDS = 1.0  # within which everyone is asked once, however many there are
 
 
 class _Sender(Protocol):
@@ -50,6 +52,7 @@ class OpenRequests:
         self._interval = interval
         self._open: dict[int, _Request] = {}
         self._lock = threading.Lock()
+        self._any = threading.Event()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="cancel-watch", daemon=True)
         self._thread.start()
@@ -58,6 +61,7 @@ class OpenRequests:
         """A request has been taken in. key: what stops it alone, where it has one; no client can guess another's."""
         with self._lock:
             self._open[request_id] = _Request(client_id, stream, key)
+            self._any.set()
 
     def stop_client(self, client_id: str) -> None:
         """Cancel all requests of a client-side id."""
@@ -81,11 +85,13 @@ class OpenRequests:
 
     def close(self) -> None:
         """End the thread."""
-        self._stopping.set()
+        with self._lock:
+            self._stopping.set()
+            self._any.set()
         self._thread.join()
 
     def _run(self) -> None:
-        while not self._stopping.wait(self._interval):
+        while self._any.wait() and not self._stopping.wait(self._interval):
             for request_id, request in self._next_few():
                 if self._is_cancelled(request_id, request):
                     self._cancel(request_id)
@@ -96,7 +102,10 @@ class OpenRequests:
             ended = [number for number, request in self._open.items() if request.stream.ended]
             for number in ended:
                 del self._open[number]
-            few = list(self._open.items())[:_PER_ROUND]
+            if not self._open and not self._stopping.is_set():
+                self._any.clear()
+            share = math.ceil(len(self._open) * self._interval / _TURN_SECONDS)
+            few = list(self._open.items())[: max(_AT_LEAST, share)]
             for number, request in few:
                 del self._open[number]
                 self._open[number] = request

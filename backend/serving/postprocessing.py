@@ -12,11 +12,13 @@ import triton_python_backend_utils as pb_utils
 
 from backend.errors import ConfigError, InvalidRequest
 from backend.serving.inputs import Inputs, as_array
+from backend.serving.now_and_then import NowAndThen
 from backend.serving.triton_io import ServerLog, answered, check_no_batching, parameters_of, read_inputs
 from backend.text.text_stream import TextSpan
 from backend.text.token_bytes import TokenBytes
 
 _FAILED = "the tokens could not be turned into text"
+_ASK_SECONDS = 0.2  # between two questions whether a stream's client has gone, each a round trip to the server
 
 
 class Postprocessing:
@@ -25,6 +27,7 @@ class Postprocessing:
     def initialize(self, args: Mapping[str, str]) -> None:
         """Load the token table of parameter ``tokenizer_dir``."""
         self._engine = parameters_of(args).get("engine_model", "") or "inflight_batcher"
+        self._ask = NowAndThen(_ASK_SECONDS)
         ServerLog.install("warning")
         try:
             check_no_batching(args)
@@ -40,7 +43,7 @@ class Postprocessing:
 
         Triton Server marks the steps of an ensemble that are yet to come, never the one that is running.
         """
-        if "ENGINE_KEY" not in inputs or not request.is_cancelled():
+        if "ENGINE_KEY" not in inputs or not self._ask.due(inputs.integer("ENGINE_KEY")) or not request.is_cancelled():
             return
         stop = pb_utils.InferenceRequest(
             model_name=self._engine,

@@ -83,3 +83,34 @@ def test_the_request_of_a_client_that_has_gone_is_cancelled_and_an_ended_one_is_
         time.sleep(0.01)
     assert requests._open == {}
     assert set(cancelled.numbers) == {2}
+
+
+@pytest.mark.parametrize(("interval", "num_open", "per_round"), [(0.01, 40, 2), (0.1, 40, 4), (0.1, 5, 2), (0.1, 1, 1)])
+def test_a_round_asks_a_few_and_all_have_their_turn_within_a_second_of_rounds(
+    interval: float, num_open: int, per_round: int, cancelled: Cancelled
+) -> None:
+    requests = OpenRequests(cancelled, interval)
+    requests.close()  # the rounds are taken by hand
+    for number in range(num_open):
+        requests.add(number, "", Stream())
+    sizes, asked = [], set()
+    for _ in range(-(-num_open // per_round)):
+        few = requests._next_few()
+        sizes.append(len(few))
+        asked |= {number for number, _ in few}
+    assert sizes[0] == per_round
+    assert asked == set(range(num_open))
+
+
+def test_a_request_that_comes_after_a_time_without_any_is_asked_too(
+    requests: OpenRequests, cancelled: Cancelled
+) -> None:
+    end = time.monotonic() + 10
+    requests.add(1, "", first := Stream())
+    first.ended = True
+    while requests._any.is_set() and time.monotonic() < end:
+        time.sleep(0.01)
+    assert not requests._any.is_set(), "the watch goes on looking with nothing open"
+    requests.add(2, "", Stream(gone=True))
+    assert cancelled.came.wait(10)
+    assert set(cancelled.numbers) == {2}
