@@ -119,7 +119,7 @@ def test_every_family_that_alerts_and_dashboards_ask_for_is_on_the_page(server: 
     assert len(asked - OF_A_GPU) > 5
 
 
-def test_locust_counts_what_the_server_counts(server: RunningServer, tmp_path: Path) -> None:
+def test_locust_counts_what_the_server_counts(server: RunningServer, trace_file: Path, tmp_path: Path) -> None:
     def requests() -> int:
         return counted(server, "nv_inference_request_success", "ensemble")
 
