@@ -29,7 +29,7 @@ _STUB_DIED = re.compile(r"Stub process '[^']+' is not healthy")
 
 
 class ServerLog:
-    """Reads a server's output on a thread of its own until the output ends.
+    """Reads a server's output on a thread of its own until the output ends, and closes it.
 
     `live` shows each line as it comes. Otherwise lines are held until `release()`, so that a failed start can be
     told in one line instead of after a page of consequences.
@@ -69,9 +69,10 @@ class ServerLog:
         return self._load_failure or _fatal(lines) or next(reversed(lines), None)
 
     def _read(self) -> None:
-        for raw in self._output:
-            # Of a progress bar, which overwrites itself, only the last state is a line.
-            self._take(raw.decode("utf-8", "replace").rstrip("\r\n").rpartition("\r")[2])
+        with self._output as output:
+            for raw in output:
+                # Of a progress bar, which overwrites itself, only the last state is a line.
+                self._take(raw.decode("utf-8", "replace").rstrip("\r\n").rpartition("\r")[2])
 
     def _take(self, line: str) -> None:
         with self._lock:

@@ -195,6 +195,10 @@ def _until_it_answers(server, words, seconds=30):
     raise AssertionError(server.log())
 
 
+def _open_files(pid):
+    return len(list(Path(f"/proc/{pid}/fd").iterdir()))
+
+
 @pytest.mark.parametrize(
     ("part", "told"),
     [
@@ -204,11 +208,12 @@ def _until_it_answers(server, words, seconds=30):
 )
 def test_a_server_whose_parts_die_is_started_again_on_the_same_ports_and_leaves_nothing(tmp_path, part, told):
     with RunningServer.start(model_repository=add_model(tmp_path, "echo")) as server:
-        first = mark_of(server.process.pid)
+        first, files = mark_of(server.process.pid), _open_files(server.process.pid)
         leftovers.send(first, stub_of(first, part) if part else server_of(first), signal.SIGKILL)
         second = mark_of(server.process.pid, other_than=first)
         assert _until_it_answers(server, ["again"]) == ["again"]
         assert _left(first) == NOTHING
+        assert _open_files(server.process.pid) == files
         assert server.announcement().count("ready in") == 1
         assert server.stop(signal.SIGTERM) == 0
     restarts = [line for line in server.log().splitlines() if "starting the server again" in line]

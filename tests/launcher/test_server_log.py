@@ -66,3 +66,9 @@ def test_a_live_log_shows_everything(capsys):
 def test_of_a_progress_bar_the_last_state_is_kept(capsys):
     _log("\r10%\r50%\r100%", "next", live=True)
     assert capsys.readouterr().err == "100%\nnext\n"
+
+
+def test_an_output_that_has_ended_is_closed():
+    output = io.BytesIO(b"the last line\n")
+    ServerLog(output, live=False).join(5)
+    assert output.closed, "a launcher that starts servers again and again would keep a pipe of each"
