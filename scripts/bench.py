@@ -34,7 +34,7 @@ def main() -> int:
 
 def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/bench", description=__doc__)
-    kinds = parser.add_subparsers(required=True, metavar="engine|server|priority|compare|workload|growth|profile")
+    kinds = parser.add_subparsers(required=True, metavar="engine|server|priority|compare|workload|growth|profile|start")
     engine = kinds.add_parser("engine", help="the engine in this process, without Triton Server")
     engine.add_argument("--model", default=DEFAULT_MODEL, help="as for scripts/serve (%(default)s)")
     engine.add_argument("--parameter", action="append", default=[], metavar="KEY=VALUE", help="an engine parameter")
@@ -58,6 +58,10 @@ def _parse() -> argparse.Namespace:
     workload.add_argument("--seed", type=int, default=1)
     workload.set_defaults(measurement=_workload)
     _add_step(kinds)
+    start = kinds.add_parser("start", help="seconds until scripts/serve is ready, and its memory at rest")
+    start.add_argument("--rounds", type=int, default=3, help="(%(default)s)")
+    start.add_argument("option", nargs="*", help="of scripts/serve, after --")
+    start.set_defaults(measurement=_start)
     for kind in (engine, server):
         kind.add_argument("--workload", type=Path, required=True, help="a JSON file: name -> [[prompt ids], length]")
         kind.add_argument("--only", action="append", default=[], metavar="NAME", help="run this workload; repeatable")
@@ -100,6 +104,12 @@ def _add_step(kinds: Any) -> None:
         kind.add_argument("--keys", type=int, nargs="+", default=keys, help="of each sequence (%(default)s)")
     growth.set_defaults(measurement=_growth)
     profile.set_defaults(measurement=_profile)
+
+
+def _start(arguments: argparse.Namespace) -> None:
+    from benchmarks.start import starts
+
+    print(json.dumps(starts(arguments.rounds, arguments.option)))
 
 
 def _workload(arguments: argparse.Namespace) -> None:

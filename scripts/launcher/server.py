@@ -33,6 +33,8 @@ GRACE_LOADING = 0.5
 """The server reads no signal while it loads models, so waiting longer gains nothing."""
 GRACE_FAILED = 3.0
 """After a failed load the server ends by itself if no other model is still loading; with a dead stub it hangs."""
+GRACE_STUCK = 0.5
+"""Beside a stub that stands still the server never ends, and until it is killed says that it is ready."""
 
 
 def _never() -> bool:
@@ -120,7 +122,7 @@ class Server:
             self._grace = GRACE_FAILED
             raise LaunchError(f"{', '.join(dead)}: the model's process died (often for want of memory)")
         if self._pulse and (silence := self._pulse.lost()):
-            self._grace = GRACE_FAILED
+            self._grace = GRACE_STUCK
             raise LaunchError(f"{ENGINE}: the model's process has stood still for {silence:.0f} s (stuck_seconds)")
         if self.options.model_control and time.monotonic() > self._look_again:
             self._look()
