@@ -142,7 +142,7 @@ def cpu_operations(
     """Compiled operations on threads of their own, which end with the operations. For one caller at a time.
 
     The first call on a machine compiles for some time, which it says on standard error; later ones read the cache.
-    Tensors are float32. torch's own threads would fight these for the cores: set them to 1.
+    Tensors are float32, the pool may be float16. torch's own threads would fight these for the cores: set them to 1.
 
     Args:
         num_threads: how many threads work, the caller's among them.
