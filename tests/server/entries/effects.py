@@ -14,8 +14,8 @@ from backend.serving.entries.retention import NAMES as RETENTION
 from backend.serving.neutral_inputs import _NEUTRAL
 from tests.server.entries.client import FRANCE, ONCE, Fields, token_request
 
-PARIS, PROMPT_IDS = 7042, (504, 3575, 282, 4649, 314)
-"""The token of " Paris", and those of FRANCE, by SmolLM2's tokenizer."""
+PARIS, CAPITAL, PROMPT_IDS = 7042, 3575, (504, 3575, 282, 4649, 314)
+"""The tokens of " Paris", of " capital", and of FRANCE, by SmolLM2's tokenizer."""
 VOCABULARY = 49152
 TOKENS = 9
 BASES: dict[str, Fields] = {
@@ -120,9 +120,10 @@ EFFECTS: dict[str, Effect] = {
     "sampling_param_return_perf_metrics": Effect(True),
     # A search over beams, where the engine has it.
     "beam_width": Effect(3),
-    "len_penalty": Effect(5.0, {"beam_width": 3}),
-    "length_penalty": Effect(5.0, {"beam_width": 3}),
-    "early_stopping": Effect(False, {"beam_width": 3, "end_id": PARIS}),
+    # Beams of one length are divided by the same; after " capital", three soon end that are not the best there are.
+    "len_penalty": Effect(5.0, {"beam_width": 3, "end_id": PARIS}),
+    "length_penalty": Effect(5.0, {"beam_width": 3, "end_id": PARIS}),
+    "early_stopping": Effect(False, {"beam_width": 3, "len_penalty": 1.0, "end_id": CAPITAL}),
     "beam_search_diversity_rate": Effect(5.0, {"beam_width": 3}),
     "return_context_logits": Effect(True),
 }
@@ -132,6 +133,7 @@ OF_MODEL: dict[tuple[str, str], Effect] = {
     ("ensemble_uint32", "top_k"): Effect(2, _HOT_OLD),
     ("ensemble_uint32", "top_p"): Effect(0.2, _HOT_OLD),
     ("ensemble_uint32", "temperature"): Effect(2.0, {"random_seed": 5}),
+    ("ensemble_uint32", "length_penalty"): Effect(5.0, {"beam_width": 3, "stop_words": ["."]}),
 }
 """Where an entry wants another request than the others."""
 
