@@ -47,7 +47,8 @@ class Streams(NamedTuple):
         return BeamTextWatch.of(self.token_bytes, parsed.stop_words, parsed.sampling.min_tokens)
 
     def _text(self, parsed: ParsedRequest, echo: tuple[int, ...]) -> Callable[[], TextStream]:
-        return lambda: TextStream(self.token_bytes, parsed.stop_words, echo, parsed.sampling.min_tokens)
+        sampling = parsed.sampling
+        return lambda: TextStream(self.token_bytes, parsed.stop_words, echo, sampling.min_tokens, sampling.end_ids)
 
     def _beam_stream(
         self,

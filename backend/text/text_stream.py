@@ -39,11 +39,16 @@ class TextStream:
         stop_strings: Iterable[str] = (),
         echo: Iterable[int] = (),
         min_tokens: int = 0,
+        ends: frozenset[int] = frozenset(),
     ) -> None:
-        """min_tokens: a stop string counts only where it begins after so many generated tokens."""
+        """min_tokens: a stop string counts only where it begins after so many generated tokens.
+
+        ends: tokens that end the sequence, and are no text even where their tokenizer has a word for them.
+        """
         self._token_bytes = token_bytes
         self._stops = StopStrings(stop_strings)
         self._unwatched = min_tokens
+        self._ends = ends
         self._ids = list(echo)
         self._bytes = bytearray(token_bytes.join(self._ids))
         # Only an echo begins at the beginning of a text; what is generated continues one, and keeps its first space.
@@ -52,6 +57,8 @@ class TextStream:
 
     def push(self, token_id: int) -> bool:
         """Take the next generated token; True when the text now holds a stop string."""
+        if token_id in self._ends:
+            return False
         data = self._token_bytes.join((token_id,))
         self._ids.append(token_id)
         self._bytes += data

@@ -104,3 +104,13 @@ def test_an_echoed_prompt_comes_first_and_loses_the_space_that_the_tokenizer_put
         text.push(1)
     assert echoed.take(final=True).text(spm) == "Hello world"
     assert continued.take(final=True).text(spm) == " world"
+
+
+def test_a_token_that_ends_the_sequence_is_no_text_even_where_it_has_a_word() -> None:
+    table = table_of([b"Yes", b" END", b" sir"])
+    text = TextStream(table, stop_strings=["END"], ends=frozenset({1}))
+    assert [text.push(0), text.push(2), text.push(1)] == [False] * 3
+    assert text.take(final=True).text(table) == "Yes sir"
+    echoed = TextStream(table, echo=(0, 1), ends=frozenset({1}))
+    echoed.push(2)
+    assert echoed.take(final=True).text(table) == "Yes END sir", "a prompt is shown as it is"
