@@ -13,6 +13,7 @@ from backend.text.token_bytes import TokenBytes
 from tests.engine.engines import Clock, oracle_engine, request, run
 from tests.oracle import VOCAB, lone_search
 
+PROMPT = tuple(7 + 13 * n for n in range(9))  # whose best two answers differ in length
 ECHO, PAD = (1, 2), 7
 LETTERS = TokenBytes(
     tuple(bytes([ord("a") + n % 26]) for n in range(VOCAB)), byte_fallback=False, strips_first_space=False
@@ -31,7 +32,7 @@ def searched(stream: BeamStream, watch: BeamTextWatch | None = None, **sampling:
     """A search of three beams, of which the best two are asked for, and its response."""
     beams = BeamParams(width=3, num_returned=2, early_stopping=0)
     engine, _ = oracle_engine()
-    sequence = engine.add(request(9, 12, beams=beams, beam_watch=watch, **sampling))
+    sequence = engine.add(request(PROMPT, 12, beams=beams, beam_watch=watch, **sampling))
     stream.follow(sequence)
     assert not stream.wants_sending()
     run(engine)
