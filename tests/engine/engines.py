@@ -71,6 +71,15 @@ def small_engine(directory: Path, **knobs: Any) -> Engine:
     return build_engine(config, progress=False).engine
 
 
+def narrow_engine(directory: Path, mode: str, max_batch_size: int = 1, **knobs: Any) -> Engine:
+    """A small engine whose slots an urgent request takes; what it preempts is swapped out, or recomputed: mode."""
+    host = 1 << 24 if mode == "swap" else 0
+    knobs = {"enable_kv_cache_reuse": False, **knobs}
+    return small_engine(
+        directory, max_batch_size=max_batch_size, preemption_mode=mode, kv_cache_host_memory_bytes=host, **knobs
+    )
+
+
 def request(prompt: int | tuple[int, ...], max_tokens: int, level: int = 2, **fields: Any) -> Request:
     """prompt: its ids, or how many; these differ from request to request."""
     number = next(_numbers)

@@ -22,7 +22,7 @@ from backend.logit_bias import LogitBias
 from backend.request import FinishReason, Sequence
 from backend.text.guided_decoding import GuideCompiler
 from backend.text.token_bytes import TokenBytes
-from tests.engine.engines import idle, request, small_engine
+from tests.engine.engines import idle, narrow_engine, request, small_engine
 
 VOCAB, EOS = 49152, 2
 PROMPT = tuple((7919 * n * n + 31 * n + 5) % VOCAB for n in range(19))
@@ -79,14 +79,7 @@ def wide(directory: Path) -> Iterator[Engine]:
 @pytest.fixture(scope="module", params=["swap", "recompute"])
 def narrow(request: pytest.FixtureRequest, directory: Path) -> Iterator[Engine]:
     """One slot, which each urgent request takes."""
-    host = 1 << 24 if request.param == "swap" else 0
-    engine = small_engine(
-        directory,
-        max_batch_size=1,
-        enable_kv_cache_reuse=False,
-        preemption_mode=request.param,
-        kv_cache_host_memory_bytes=host,
-    )
+    engine = narrow_engine(directory, request.param)
     yield engine
     engine.close()
 

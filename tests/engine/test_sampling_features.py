@@ -1,7 +1,6 @@
 """Every wish about sampling, on a tiny model through the whole engine: what transformers generates on the same weights,
 and the same again whatever happens to the sequence."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,39 +10,12 @@ import torch
 from backend.engine import Engine
 from backend.logit_bias import LogitBias
 from backend.request import FinishReason, Sequence
-from tests.engine.engines import idle, request, small_engine
-from tests.model.tiny_models import Saved, save_tiny
+from tests.engine.engines import idle, request
+from tests.model.tiny_models import Saved
 
 PROMPT = tuple((7 * n * n + 3 * n + 5) % 101 for n in range(19))
 OUTPUT = 20
 NO_ENDS = {"eos_token_id": None, "pad_token_id": 0}
-
-
-@pytest.fixture(scope="module")
-def saved(tmp_path_factory: pytest.TempPathFactory) -> Saved:
-    return save_tiny("llama-tied", tmp_path_factory.mktemp("tiny"))
-
-
-@pytest.fixture(scope="module")
-def wide(saved: Saved) -> Iterator[Engine]:
-    engine = small_engine(saved.path, max_batch_size=16)
-    yield engine
-    engine.close()
-
-
-@pytest.fixture(scope="module", params=["swap", "recompute"])
-def narrow(request: pytest.FixtureRequest, saved: Saved) -> Iterator[Engine]:
-    """One slot, which each urgent request takes."""
-    host = 1 << 24 if request.param == "swap" else 0
-    engine = small_engine(
-        saved.path,
-        max_batch_size=1,
-        enable_kv_cache_reuse=False,
-        preemption_mode=request.param,
-        kv_cache_host_memory_bytes=host,
-    )
-    yield engine
-    engine.close()
 
 
 def finish(engine: Engine, *sequences: Sequence) -> list[list[int]]:
