@@ -105,6 +105,28 @@ def idle(engine: Engine) -> bool:
     return not engine.has_work and pool.num_available == pool.num_usable
 
 
+def finish(engine: Engine, *sequences: Sequence) -> list[list[int]]:
+    """Step until nothing is left and every block is back; what the sequences have said."""
+    run(engine)
+    assert idle(engine)
+    return outputs(list(sequences))
+
+
+def preempted_twice(engine: Engine, low: Sequence, at: int, **urgent: Any) -> Sequence:
+    """Run to its end a sequence that loses the one slot at this output token, and again three tokens later.
+
+    urgent: what those who take it ask of sampling.
+    """
+    for target in (at, at + 3):
+        while low.num_output < target or low.num_computed < 16:
+            engine.step()
+        engine.add(request((5, 6, 7), 2, level=1, **urgent))
+        engine.step()
+        engine.step()
+    finish(engine, low)
+    return low
+
+
 def outputs(sequences: list[Sequence]) -> list[list[int]]:
     return [list(s.output) for s in sequences]
 

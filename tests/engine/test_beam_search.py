@@ -11,7 +11,7 @@ from backend.beam_search import Answer
 from backend.engine import Engine
 from backend.errors import InvalidRequest
 from backend.request import FinishReason, Sequence
-from tests.engine.engines import idle, narrow_engine, request
+from tests.engine.engines import finish, idle, narrow_engine, request
 from tests.model.tiny_models import Saved
 
 ENDS = (2, 17, 40, 77)
@@ -42,13 +42,6 @@ def search(
 def answers(sequence: Sequence) -> list[Answer]:
     assert sequence.group is not None
     return sequence.group.answers
-
-
-def finish(engine: Engine) -> None:
-    while engine.has_work:
-        engine.step()
-        engine.scheduler.check_integrity()
-    assert idle(engine)
 
 
 def generated(saved: Saved, prompt: tuple[int, ...], max_tokens: int, width: int, **options: Any) -> Any:
@@ -96,10 +89,7 @@ def test_the_answers_are_those_of_transformers(wide: Engine, saved: Saved, early
         (width, search(wide, prompt_of(seed, length), 14, width, beams=settings))
         for seed, length, width in ((1, 19, 2), (2, 16, 3), (3, 40, 4), (4, 1, 5))
     ]
-    while wide.has_work:
-        wide.step()
-        wide.scheduler.check_integrity()
-    assert idle(wide)
+    finish(wide)
     for width, sequence in found:
         check(saved, sequence, width, length_penalty=penalty, early_stopping=EARLY[early])
 

@@ -10,7 +10,7 @@ from backend.beam_params import BeamParams
 from backend.engine import Engine
 from backend.request import Sequence
 from backend.serving.extra_outputs import ExtraOutputs
-from tests.engine.engines import idle, narrow_engine, request, small_engine
+from tests.engine.engines import finish, narrow_engine, request, small_engine
 from tests.model.tiny_models import Saved
 
 VOCAB = 101
@@ -23,13 +23,6 @@ def engine(saved: Saved) -> Iterator[Engine]:
     made = small_engine(saved.path, max_batch_size=4)
     yield made
     made.close()
-
-
-def finish(engine: Engine) -> None:
-    while engine.has_work:
-        engine.step()
-    engine.scheduler.check_integrity()
-    assert idle(engine)
 
 
 def logits_of(sequence: Sequence) -> np.ndarray:

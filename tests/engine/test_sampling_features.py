@@ -10,20 +10,12 @@ import torch
 from backend.engine import Engine
 from backend.logit_bias import LogitBias
 from backend.request import FinishReason, Sequence
-from tests.engine.engines import idle, request
+from tests.engine.engines import finish, preempted_twice, request
 from tests.model.tiny_models import Saved
 
 PROMPT = tuple((7 * n * n + 3 * n + 5) % 101 for n in range(19))
 OUTPUT = 20
 NO_ENDS = {"eos_token_id": None, "pad_token_id": 0}
-
-
-def finish(engine: Engine, *sequences: Sequence) -> list[list[int]]:
-    while engine.has_work:
-        engine.step()
-    engine.scheduler.check_integrity()
-    assert idle(engine)
-    return [list(sequence.output) for sequence in sequences]
 
 
 def alone(engine: Engine, prompt: tuple[int, ...] = PROMPT, **sampling: Any) -> list[int]:
@@ -123,19 +115,6 @@ def test_log_probabilities_are_of_the_models_own_distribution(wide: Engine, save
     assert (chosen <= 0).all()
 
 
-def preempted(engine: Engine, at: int, **sampling: Any) -> Sequence:
-    """A run that loses its slot at this output token, and again three tokens later."""
-    low = engine.add(request(PROMPT, OUTPUT, level=3, **sampling))
-    for target in (at, at + 3):
-        while low.num_output < target or low.num_computed < 16:
-            engine.step()
-        engine.add(request((5, 6, 7), 2, level=1, repetition_penalty=1.5))
-        engine.step()
-        engine.step()
-    finish(engine)
-    return low
-
-
 @pytest.mark.parametrize("at", [0, 1, 4, 7])
 @pytest.mark.parametrize("sampling", [{}, SEEDED], ids=["greedy", "seeded"])
 def test_a_preempted_sequence_says_what_it_would_have_said_and_as_likely(
@@ -144,7 +123,7 @@ def test_a_preempted_sequence_says_what_it_would_have_said_and_as_likely(
     asked = ALL_AT_ONCE | wishes["bad words"].ours | wishes["bias"].ours | DETAILED | sampling
     undisturbed = narrow.add(request(PROMPT, OUTPUT, level=3, **asked))
     (expected,) = finish(narrow, undisturbed)
-    low = preempted(narrow, at, **asked)
+    low = preempted_twice(narrow, narrow.add(request(PROMPT, OUTPUT, level=3, **asked)), at, repetition_penalty=1.5)
     assert low.num_preemptions == 2
     assert list(low.output) == expected
     ours, theirs = details_of(low), details_of(undisturbed)
