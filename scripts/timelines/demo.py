@@ -74,10 +74,8 @@ def _request(number: int, arrival: Arrival) -> Request:
 def _block_bytes(model_dir: Path) -> int:
     import torch
 
-    from backend.engine_parts import kv_layout
     from backend.model.config import ModelConfig
+    from backend.model.kv_layout import layout_of
 
-    layout = kv_layout(
-        EngineConfig(model_dir=str(model_dir)), ModelConfig.from_directory(str(model_dir)), torch.float32
-    )
-    return layout.bytes_per_block
+    block_size = EngineConfig(model_dir=str(model_dir)).tokens_per_block
+    return layout_of(ModelConfig.from_directory(model_dir), block_size, torch.float32).bytes_per_block
