@@ -15,9 +15,10 @@ from backend.executor.base import MeasuredExecutor
 from backend.executor.cpu import CpuExecutor
 from backend.executor.interruption import Interruption
 from backend.executor.recorded_decode import RecordedDecode
-from backend.kv.storage import KVLayout, allocate
+from backend.kv.storage import allocate
 from backend.model.config import ModelConfig
 from backend.model.decoder import Decoder
+from backend.model.kv_layout import layout_of
 from backend.model.weights import load_weights
 from kernels.table import cpu_operations
 
@@ -49,7 +50,7 @@ class EngineParts(NamedTuple):
 def cpu_parts(config: EngineConfig, model: ModelConfig, progress: bool) -> EngineParts:
     """Executor and sizes on the CPU. Raises LoadError or MemoryError."""
     precision = weight_precision(config.weight_precision)
-    layout = kv_layout(config, model, pool_dtype(config.kv_cache_precision, precision))
+    layout = layout_of(model, config.tokens_per_block, pool_dtype(config.kv_cache_precision, precision))
     operations = cpu_operations(config.num_threads or os.cpu_count() or 1, precision, config.batch_invariant, _NICENESS)
     weights = load_weights(config.model_dir, model, progress=progress, pack=operations.pack_linear)
     free = sizing.available_memory()
@@ -71,14 +72,3 @@ def cpu_parts(config: EngineConfig, model: ModelConfig, progress: bool) -> Engin
 def _prepare_compute_thread() -> None:
     torch.set_num_threads(_TORCH_THREADS)  # OpenMP keeps a team per calling thread
     os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
-
-
-def kv_layout(config: EngineConfig, model: ModelConfig, dtype: torch.dtype) -> KVLayout:
-    """The pool's layout."""
-    return KVLayout(
-        num_layers=model.num_layers,
-        num_kv_heads=model.num_kv_heads,
-        block_size=config.tokens_per_block,
-        head_dim=model.head_dim,
-        dtype=dtype,
-    )

@@ -15,7 +15,7 @@ from torch import Tensor
 from backend import sizing
 from backend.config import EngineConfig
 from backend.device_choice import gpu_dtype
-from backend.engine_parts import EngineParts, kv_layout
+from backend.engine_parts import EngineParts
 from backend.errors import ConfigError
 from backend.executor.decode_graphs import graph_sizes
 from backend.executor.device import Device
@@ -23,6 +23,7 @@ from backend.executor.gpu import Decoders, GpuExecutor, StepLimits
 from backend.kv.storage import MIN_BLOCKS, KVLayout, allocate
 from backend.model.config import ModelConfig
 from backend.model.decoder import Decoder
+from backend.model.kv_layout import layout_of
 from backend.model.weights import load_weights
 from kernels.launch_operations import decode_operations, mixed_operations
 
@@ -36,7 +37,7 @@ _BYTES_PER_GRAPH = 32 << 20
 def gpu_parts(config: EngineConfig, model: ModelConfig, device: Device, progress: bool) -> EngineParts:
     """Executor and sizes on a GPU. Raises LoadError or MemoryError; out of memory says which knob to lower."""
     dtype = gpu_dtype(config)
-    layout = kv_layout(config, model, dtype)
+    layout = layout_of(model, config.tokens_per_block, dtype)
     with out_of_memory("the weights", "choose a narrower dtype or a smaller model"):
         decoders = _decoders(config, model, dtype, device, progress)
     sizes = graph_sizes(config.max_batch_size)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from command_line import exit_status
 from generate_stream import Client, Piece, ServerError
 
 from backend.text import chat_template
@@ -17,13 +18,7 @@ from backend.text import chat_template
 def main() -> int:
     """Ask, and report a failure in one line."""
     arguments = _parse()
-    try:
-        return _ask(arguments)
-    except (ServerError, ValueError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return 130
+    return exit_status(lambda: _ask(arguments), (ServerError, ValueError, OSError))
 
 
 def _parse() -> argparse.Namespace:
@@ -41,7 +36,7 @@ def _parse() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _ask(arguments: argparse.Namespace) -> int:
+def _ask(arguments: argparse.Namespace) -> None:
     client = Client(arguments.url)
     try:
         client.connect()
@@ -49,7 +44,6 @@ def _ask(arguments: argparse.Namespace) -> int:
         print(_show(client.generate(inputs)), file=sys.stderr)
     finally:
         client.close()
-    return 0
 
 
 def _prompt(arguments: argparse.Namespace, client: Client) -> str:

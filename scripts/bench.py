@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.timing import load_workload, measure
+from command_line import exit_status
 from generate_stream import Client, ServerError
 from launcher.command import available_cores
 from launcher.options import DEFAULT_MODEL, model_cache
@@ -22,14 +23,7 @@ PRECISIONS = [precision for precision in WEIGHT_PRECISIONS if precision != "auto
 def main() -> int:
     """Run one measurement, and report a failure in one line."""
     arguments = _parse()
-    try:
-        arguments.measurement(arguments)
-    except (ServerError, ValueError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return 130
-    return 0
+    return exit_status(lambda: arguments.measurement(arguments), (ServerError, ValueError, OSError))
 
 
 def _parse() -> argparse.Namespace:

@@ -8,22 +8,10 @@ from typing import Any, NamedTuple
 import grpc
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
+from backend.gateway.triton_wire import add_inputs
+
 MODEL = "ensemble"
 CONNECT_SECONDS = 5.0
-
-# Input name -> Triton data type and the field of InferTensorContents that carries it.
-INPUTS = {
-    "text_input": ("BYTES", "bytes_contents"),
-    "max_tokens": ("INT32", "int_contents"),
-    "stream": ("BOOL", "bool_contents"),
-    "temperature": ("FP32", "fp32_contents"),
-    "top_k": ("INT32", "int_contents"),
-    "top_p": ("FP32", "fp32_contents"),
-    "seed": ("UINT64", "uint64_contents"),
-    "ignore_eos": ("BOOL", "bool_contents"),
-    "priority": ("INT32", "int_contents"),
-    "exclude_input_in_output": ("BOOL", "bool_contents"),
-}
 
 
 class Piece(NamedTuple):
@@ -125,10 +113,7 @@ def _request(
     request.parameters["triton_enable_empty_final_response"].bool_param = True
     if queue_priority:
         request.parameters["priority"].uint64_param = queue_priority
-    for name, value in inputs.items():
-        datatype, contents = INPUTS[name]
-        tensor = request.inputs.add(name=name, datatype=datatype, shape=[1, 1])
-        getattr(tensor.contents, contents).append(value)
+    add_inputs(request, inputs)
     for name in ("text_output", "num_output_tokens"):
         request.outputs.add(name=name)
     return request

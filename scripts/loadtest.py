@@ -18,6 +18,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from loadtests.profiles import PROFILES  # noqa: E402
+from scripts.command_line import exit_status, within  # noqa: E402
 from scripts.generate_stream import Client, ServerError  # noqa: E402
 
 LOCUSTFILE = ROOT / "loadtests" / "locustfile.py"
@@ -32,22 +33,24 @@ UNUSABLE = 2
 def main() -> int:
     """Check the address, run, and report a failure in one line."""
     arguments = parse()
-    try:
-        doors = _doors(arguments)
-        _check_addresses(arguments, doors)
-        _check_server(arguments.url)
-        return _run(locust_command(arguments, doors), arguments.minutes * 60 + FINISH_SECONDS + OVERHEAD_SECONDS)
-    except (ValueError, ServerError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return UNUSABLE
+    return exit_status(lambda: _load(arguments), (ValueError, ServerError), failed=UNUSABLE)
+
+
+def _load(arguments: argparse.Namespace) -> int:
+    doors = _doors(arguments)
+    _check_addresses(arguments, doors)
+    _check_server(arguments.url)
+    return _run(locust_command(arguments, doors), arguments.minutes * 60 + FINISH_SECONDS + OVERHEAD_SECONDS)
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     """Read the command line; ends the process with a usage message when it is wrong."""
     parser = argparse.ArgumentParser(prog="scripts/loadtest", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--profile", choices=sorted(PROFILES), default="chat", help="(%(default)s)")
-    parser.add_argument("--minutes", type=_minutes, default=2.0, help=f"(%(default)s), at most {MOST_MINUTES:g}")
-    parser.add_argument("--users", type=_users, default=0, metavar="N", help="clients at a time (the profile's own)")
+    minutes = within(float, 0.0, MOST_MINUTES, above=True)
+    parser.add_argument("--minutes", type=minutes, default=2.0, help=f"(%(default)s), at most {MOST_MINUTES:g}")
+    users = within(int, 1, 1000)
+    parser.add_argument("--users", type=users, default=0, metavar="N", help="clients at a time (the profile's own)")
     parser.add_argument("--url", default="127.0.0.1:8001", help="host:port of the server's gRPC service (%(default)s)")
     parser.add_argument("--http-url", default="http://127.0.0.1:8000", help="of its HTTP service (%(default)s)")
     parser.add_argument("--gateway-url", default="", help="of OpenAI's interface, without /v1; loads it, too")
@@ -132,20 +135,6 @@ def _run(command: list[str], seconds: float) -> int:
         except subprocess.TimeoutExpired as error:
             process.kill()
             raise ValueError(f"Locust did not end within {seconds:.0f} s") from error
-
-
-def _minutes(text: str) -> float:
-    value = float(text)
-    if not 0 < value <= MOST_MINUTES:
-        raise argparse.ArgumentTypeError(f"{text} is not above 0 and at most {MOST_MINUTES:g}")
-    return value
-
-
-def _users(text: str) -> int:
-    value = int(text)
-    if not 1 <= value <= 1000:
-        raise argparse.ArgumentTypeError(f"{text} is not between 1 and 1000")
-    return value
 
 
 if __name__ == "__main__":

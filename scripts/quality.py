@@ -21,10 +21,11 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(REPOSITORY))
 
 from backend.cpu_precision import pool_dtype  # noqa: E402
-from backend.kv.storage import KVLayout, allocate  # noqa: E402
+from backend.kv.storage import allocate  # noqa: E402
 from backend.model.batch import StepInputs  # noqa: E402
 from backend.model.config import ModelConfig  # noqa: E402
 from backend.model.decoder import Decoder  # noqa: E402
+from backend.model.kv_layout import layout_of  # noqa: E402
 from backend.model.weights import load_weights  # noqa: E402
 from backend.text.prompt_tokenizer import PromptTokenizer  # noqa: E402
 from kernels.table import cpu_operations  # noqa: E402
@@ -67,14 +68,7 @@ def windows(tokenizer: PromptTokenizer, texts: Iterator[str], tokens: int) -> li
 
 def negative_log_likelihoods(decoder: Decoder, window: list[int], dtype: torch.dtype) -> Tensor:
     """Of each token but the first, given those before it, in nats: float32 ``[len(window) - 1]``."""
-    config, count = decoder.config, len(window)
-    layout = KVLayout(
-        num_layers=config.num_layers,
-        num_kv_heads=config.num_kv_heads,
-        head_dim=config.head_dim,
-        block_size=BLOCK_SIZE,
-        dtype=dtype,
-    )
+    count = len(window)
     blocks = -(-count // BLOCK_SIZE)
     positions = torch.arange(count)
     inputs = StepInputs(
@@ -86,7 +80,7 @@ def negative_log_likelihoods(decoder: Decoder, window: list[int], dtype: torch.d
         slot_mapping=positions + BLOCK_SIZE,
         logit_rows=positions[:-1],
     )
-    logits = decoder.forward(inputs, allocate(layout, blocks + 1))
+    logits = decoder.forward(inputs, allocate(layout_of(decoder.config, BLOCK_SIZE, dtype), blocks + 1))
     return torch.nn.functional.cross_entropy(logits, inputs.token_ids[1:], reduction="none")
 
 

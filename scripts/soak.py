@@ -15,6 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from scripts.command_line import within  # noqa: E402
 from scripts.launcher.options import DEFAULT_MODEL  # noqa: E402
 from scripts.soaking import checks, report  # noqa: E402
 from scripts.soaking.run import soak  # noqa: E402
@@ -50,29 +51,16 @@ def main() -> int:
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     """Read the command line; ends the process with a usage message when it is wrong."""
     parser = argparse.ArgumentParser(prog="scripts/soak", description=(__doc__ or "").splitlines()[0])
+    minutes = within(float, LEAST_MINUTES, MOST_MINUTES)
     parser.add_argument(
-        "--minutes", type=_minutes, default=3.0, help=f"of traffic (%(default)s), at least {LEAST_MINUTES:g}"
+        "--minutes", type=minutes, default=3.0, help=f"of traffic (%(default)s), at least {LEAST_MINUTES:g}"
     )
     parser.add_argument("--seed", type=int, default=0, help="the same seed draws the same requests (%(default)s)")
-    parser.add_argument("--clients", type=_clients, default=8, metavar="N", help="at a time (%(default)s)")
+    parser.add_argument("--clients", type=within(int, 1, 1000), default=8, metavar="N", help="at a time (%(default)s)")
     parser.add_argument("--model", default=DEFAULT_MODEL, help="as for scripts/serve (%(default)s)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the whole report")
     parser.add_argument("--log", type=Path, metavar="FILE", help="where what the server says goes")
     return parser.parse_args(arguments)
-
-
-def _minutes(text: str) -> float:
-    value = float(text)
-    if not LEAST_MINUTES <= value <= MOST_MINUTES:
-        raise argparse.ArgumentTypeError(f"{text} is not between {LEAST_MINUTES:g} and {MOST_MINUTES:g}")
-    return value
-
-
-def _clients(text: str) -> int:
-    value = int(text)
-    if not 1 <= value <= 1000:
-        raise argparse.ArgumentTypeError(f"{text} is not between 1 and 1000")
-    return value
 
 
 if __name__ == "__main__":

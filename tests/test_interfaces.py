@@ -8,7 +8,9 @@ from tritonclient.grpc import model_config_pb2
 from backend.serving.entries.vllm_parameters import KNOWN, UNSERVED
 from scripts.interface_table.configs import ENTRIES, REPOSITORY, models
 from scripts.interface_table.document import PLACE, document
-from scripts.interface_table.meanings import INPUTS, OUTPUTS, VLLM_KEYS
+from scripts.interface_table.meanings import INPUTS
+from scripts.interface_table.output_meanings import OUTPUTS
+from scripts.interface_table.vllm_meanings import VLLM_KEYS
 
 
 def test_the_document_is_the_one_that_the_script_writes() -> None:

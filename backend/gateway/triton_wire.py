@@ -13,7 +13,7 @@ from tritonclient.grpc import service_pb2
 Inputs = Mapping[str, Any]
 """The ensemble's input -> a value, or a list of values for those that take several."""
 
-# Input -> Triton data type and the field of InferTensorContents that carries it.
+# Input -> Triton data type and the field of InferTensorContents that carries it; of scripts/generate_stream.py, too.
 INPUTS = {
     "text_input": ("BYTES", "bytes_contents"),
     "max_tokens": ("INT32", "int_contents"),
@@ -38,6 +38,7 @@ INPUTS = {
     "priority": ("INT32", "int_contents"),
     "tenant": ("BYTES", "bytes_contents"),
     "cache_salt": ("BYTES", "bytes_contents"),
+    "exclude_input_in_output": ("BOOL", "bool_contents"),
 }
 OUTPUTS = ("text_output", "sequence_index", "finish_reason", "num_input_tokens", "num_output_tokens")
 LOG_PROB_OUTPUTS = ("log_prob_ids", "output_log_probs")
@@ -72,14 +73,19 @@ def request(
     message.parameters["timeout"].int64_param = max(int(seconds * 1e6), 1)
     if level > 0:
         message.parameters["priority"].uint64_param = level
+    add_inputs(message, inputs)
+    for name in outputs:
+        message.outputs.add(name=name)
+    return message
+
+
+def add_inputs(message: service_pb2.ModelInferRequest, inputs: Inputs) -> None:
+    """Put the ensemble's inputs into a request, in their order; each is a batch of one."""
     for name, value in inputs.items():
         datatype, contents = INPUTS[name]
         values = value if isinstance(value, list) else [value]
         tensor = message.inputs.add(name=name, datatype=datatype, shape=[1, len(values)])
         getattr(tensor.contents, contents).extend(values)
-    for name in outputs:
-        message.outputs.add(name=name)
-    return message
 
 
 def piece(response: service_pb2.ModelInferResponse) -> Piece | None:

@@ -57,13 +57,7 @@ class StepDraft:
         if wanted > self.budget and self._settings.preemption:
             self._take_tokens(sequence, wanted - self.budget)
         count = min(wanted, self.budget)
-        if count < 1:
-            return
-        start, end = sequence.num_computed, sequence.num_computed + count
-        sequence.num_computed = end
-        self._num_chunk_tokens += count
-        self.chunks.append(Chunk(sequence, start, count, end == sequence.num_tokens, sequence.num_preemptions))
-        if end == sequence.num_tokens:
+        if count > 0 and self._append(sequence, count).samples:
             self._population.decode(sequence)
 
     def clear_the_way(self, sequence: Sequence) -> bool:
@@ -89,12 +83,17 @@ class StepDraft:
         count = min(branch.num_uncomputed, self.budget)
         if count > 1:
             count = min(count, max(self._within_target(branch), 1))
-        if count < 1:
-            return
-        start, end = branch.num_computed, branch.num_computed + count
-        branch.num_computed = end
+        if count > 0:
+            self._append(branch, count)
+
+    def _append(self, sequence: Sequence, count: int) -> Chunk:
+        """The sequence's next tokens, so many, are in the step: its cursor moves, and the budget shrinks."""
+        start, end = sequence.num_computed, sequence.num_computed + count
+        chunk = Chunk(sequence, start, count, end == sequence.num_tokens, sequence.num_preemptions)
+        sequence.num_computed = end
         self._num_chunk_tokens += count
-        self.chunks.append(Chunk(branch, start, count, end == branch.num_tokens, branch.num_preemptions))
+        self.chunks.append(chunk)
+        return chunk
 
     def can_take_tokens(self, sequence: Sequence) -> bool:
         """Whether less urgent work in the step would make room for the sequence."""

@@ -16,7 +16,7 @@ preempted sequence keeps its arrival, so within a level and tenant the oldest is
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from operator import attrgetter
 
 from backend.kv.block_pool import BlockPool, PoolIntegrityError
@@ -27,10 +27,11 @@ from backend.scheduler.beams import Beams
 from backend.scheduler.costs import PreemptionCosts
 from backend.scheduler.draft import StepDraft
 from backend.scheduler.limits import check_fits
-from backend.scheduler.plan import Chunk, StepPlan, TokenOutput
+from backend.scheduler.plan import StepPlan, TokenOutput
 from backend.scheduler.population import Population
 from backend.scheduler.preemption import Shortage, VictimChooser
 from backend.scheduler.residency import Residency
+from backend.scheduler.results import Results
 from backend.scheduler.settings import SchedulerSettings
 from backend.scheduler.step_time import StepTime
 
@@ -58,6 +59,7 @@ class Scheduler:
         self.step_time = StepTime()
         self._chooser = VictimChooser(costs, settings.preemption_cap)
         self._beams = Beams(self.population, self._make_room, self._preempt)
+        self._results = Results(settings, self.population, self._beams)
         self._step = 0
         self._launched = 0
         self._interrupted_at = -math.inf
@@ -200,55 +202,7 @@ class Scheduler:
 
         Tokens of sequences that have ended since are dropped; those of preempted ones are kept.
         """
-        outputs: list[TokenOutput] = []
-        supply = iter(tokens)
-        self._commit_decodes(plan.decodes, supply, outputs)
-        for chunk in plan.chunks:
-            self._commit_chunk(chunk, next(supply) if chunk.samples else None, outputs)
-        return outputs
-
-    def _commit_decodes(self, decodes: list[Sequence], supply: Iterator[int], outputs: list[TokenOutput]) -> None:
-        """The hot loop: nearly all tokens are quiet ones, for which one comparison and one look-up are enough."""
-        output = outputs.append
-        for pair in zip(decodes, supply, strict=False):
-            sequence, token = pair
-            known = sequence.tokens
-            if len(known) < sequence.quiet_until and token not in sequence.ends:
-                known.append(token)
-                output(pair)
-            else:
-                self._commit_decode(sequence, token, outputs)
-
-    def _commit_decode(self, sequence: Sequence, token: int, outputs: list[TokenOutput]) -> None:
-        """A token that may end its sequence, or is the first after a block has been filled."""
-        filled, size = len(sequence.tokens), self.settings.block_size
-        if sequence.state is not State.FINISHED:
-            self._append(sequence, token, outputs)
-        if sequence.state is State.RUNNING:
-            if not filled % size:
-                self.residency.publish(sequence, filled)
-                self.population.shares.charge(sequence)
-            if sequence.watch is None:
-                sequence.quiet_until = min(sequence.limit, filled - filled % size + size)
-
-    def _commit_chunk(self, chunk: Chunk, token: int | None, outputs: list[TokenOutput]) -> None:
-        sequence = chunk.sequence
-        if sequence.state is State.RUNNING and sequence.num_preemptions == chunk.epoch:
-            self.residency.publish(sequence, chunk.start + chunk.num_tokens)
-        if token is None or sequence.state is State.FINISHED:
-            return
-        if sequence.group is None:
-            self._append(sequence, token, outputs)
-        elif (reason := self._beams.commit(chunk, self._launched)) is not None:
-            self.end(sequence.owner, reason)
-            outputs.append((sequence.owner, None))
-
-    def _append(self, sequence: Sequence, token: int, outputs: list[TokenOutput]) -> None:
-        reason = sequence.append(token)
-        sequence.awaits_token = False
-        outputs.append((sequence, token if token >= 0 else None))
-        if reason is not None:
-            self.end(sequence, reason)
+        return self._results.commit(plan, tokens, self._launched)
 
     def fail(self, plan: StepPlan) -> list[Sequence]:
         """A step failed, or never began: end those it computed for, and distrust every copy it was to make.

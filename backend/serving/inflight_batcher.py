@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
-import itertools
 import logging
 import os
-import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,16 +14,13 @@ from backend import garbage
 from backend.config import EngineConfig
 from backend.engine_builder import LoadedEngine, build_engine
 from backend.errors import InvalidRequest
-from backend.guide import Guide
-from backend.request import Request
 from backend.serving.beam_inputs import BeamLimits
 from backend.serving.drain_watch import DrainWatch
 from backend.serving.engine_thread import EngineThread
 from backend.serving.gate import Gate
 from backend.serving.guide_workers import GuideWorkers
-from backend.serving.guided_inputs import GuideText
 from backend.serving.heartbeat import Heartbeat
-from backend.serving.inputs import Inputs
+from backend.serving.intake import Intake
 from backend.serving.metrics.alias_families import ALIAS_FAMILIES
 from backend.serving.metrics.counts import EngineCounts
 from backend.serving.metrics.engine_families import ENGINE_FAMILIES
@@ -34,19 +28,12 @@ from backend.serving.metrics.family import Source
 from backend.serving.metrics.publisher import Publisher
 from backend.serving.metrics.server_page import ServerPage
 from backend.serving.open_requests import OpenRequests
-from backend.serving.request_parser import SHOWN_NAMES, ParsedRequest, RequestParser
-from backend.serving.response_stream import Failure, ResponseStream
+from backend.serving.request_parser import RequestParser
+from backend.serving.response_stream import Failure
 from backend.serving.sender_pool import SenderPool
 from backend.serving.streams import Streams
 from backend.serving.tracing.tracing import tracing_of
-from backend.serving.triton_io import (
-    ServerLog,
-    TritonRequest,
-    check_single_instance,
-    error_response,
-    parameters_of,
-    read_inputs,
-)
+from backend.serving.triton_io import ServerLog, check_single_instance, error_response, parameters_of
 from backend.serving.watchdog import Watchdog
 from backend.text.guided_decoding import GuideCompiler, NoGuidesError
 from backend.text.token_bytes import TokenBytes
@@ -56,7 +43,7 @@ _DEAD_ENGINE = 70
 
 
 class InflightBatcher:
-    """Wires Triton Server to one engine. execute() validates and hands over; the engine thread does the rest."""
+    """Wires Triton Server to one engine. execute() has requests taken in; the engine thread does the rest."""
 
     def initialize(self, args: Mapping[str, str]) -> None:
         """Load the model. Raises TritonModelException with one line for the operator."""
@@ -70,15 +57,22 @@ class InflightBatcher:
         except (ValueError, MemoryError, OSError) as error:
             raise pb_utils.TritonModelException(str(error)) from error
         compiler, no_guides = _guides(config, loaded)
-        self._parser = _parser(config, loaded, no_guides)
-        self._scheduler = loaded.engine.scheduler
-        self._clock = loaded.engine.clock
-        self._streams = Streams(token_bytes, loaded.model.vocab_size, self._clock)
-        self._numbers = itertools.count(1)  # of requests: both their id and their arrival order
         self._counts = EngineCounts(config.priority_levels, loaded.max_seq_len)
         loaded.engine.watch = self._counts.watching(loaded.engine.watch)
         self._tracing.start(loaded.engine)
         self._start(config, loaded, compiler, ServerPage(args["model_name"], args["model_version"]))
+        self._intake = Intake(
+            parser=_parser(config, loaded, no_guides),
+            streams=Streams(token_bytes, loaded.model.vocab_size, loaded.engine.clock),
+            scheduler=loaded.engine.scheduler,
+            clock=loaded.engine.clock,
+            engine=self._engine,
+            guides=self._guides,
+            senders=self._senders,
+            requests=self._requests,
+            counts=self._counts,
+            tracing=self._tracing,
+        )
         _log.info(
             "%s: %d slots, pool of %d tokens, at most %d tokens per request",
             loaded.model.architecture,
@@ -94,7 +88,7 @@ class InflightBatcher:
         self._engine = EngineThread(loaded.engine, self._senders, lambda: self._gate.notify(), self._die, self._counts)
         self._publisher = Publisher(
             (ENGINE_FAMILIES + (ALIAS_FAMILIES if config.metrics_aliases else ())) if config.metrics else (),
-            Source(self._counts, self._scheduler, lambda: self._engine.num_held),
+            Source(self._counts, loaded.engine.scheduler, lambda: self._engine.num_held),
             page,
             config.metrics_interval_ms / 1e3,
         )
@@ -143,7 +137,7 @@ class InflightBatcher:
         """
         for request in requests:
             try:
-                if self._take(request):
+                if self._intake.take(request):
                     self._gate.pause()
             except InvalidRequest as error:
                 _refuse(request, Failure(str(error), "INVALID_ARG"))
@@ -151,77 +145,6 @@ class InflightBatcher:
                 _log.exception("a request could not be taken in")
                 self._counts.refuse(None)
                 _refuse(request, Failure("the request could not be taken in", "INTERNAL"))
-
-    def _take(self, request: Any) -> bool:
-        """Submit a request, or carry out a stop; True if the engine has one more to hold."""
-        with self._counts.refusals(None):
-            inputs = read_inputs(request, SHOWN_NAMES)
-            stops = inputs.boolean("stop", False)
-            parsed = None if stops else self._parser.parse(inputs, request.parameters())
-        if parsed is None:
-            self._stop(inputs, request.request_id())
-            request.get_response_sender().send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
-            return False
-        self._submit(request, parsed)
-        return True
-
-    def _stop(self, inputs: Inputs, client_id: str) -> None:
-        """``stop``: by the engine's own key if there is one, else by the request id that the two requests share."""
-        if "engine_key" in inputs:
-            self._requests.stop_key(inputs.integer("engine_key"))
-        elif client_id:
-            self._requests.stop_client(client_id)
-        else:
-            raise InvalidRequest("stop", "needs the request id of the request to stop")
-
-    def _submit(self, request: Any, parsed: ParsedRequest) -> None:
-        """One engine request per sequence asked for; the further ones share the first one's computed prompt."""
-        numbers = [next(self._numbers) for _ in range(parsed.num_sequences)]
-        keys = [secrets.randbits(64) for _ in numbers]
-        way_back = TritonRequest(request, len(parsed.prompt), parsed.num_sequences, parsed.left_out)
-        arrived, timeout = self._clock(), request.timeout()
-        first = Request(
-            request_id=numbers[0],
-            prompt=parsed.prompt,
-            sampling=parsed.sampling,
-            level=parsed.level,
-            arrival=numbers[0],
-            arrived=arrived,
-            deadline=arrived + timeout / 1e6 if timeout else None,
-            tenant=parsed.tenant,
-            salt=parsed.salt,
-            trace=self._tracing.context(request),
-            beam_watch=self._streams.beam_watch(parsed),
-        )
-        with self._counts.refusals(parsed.level):
-            self._scheduler.check_fits(first)
-        self._counts.sequences.observe(parsed.num_sequences)
-        if parsed.announce:
-            way_back.announce(keys[0])
-        streams = {}
-        for index, (number, key) in enumerate(zip(numbers, keys, strict=True)):
-            streams[number] = self._streams.stream(parsed, way_back.member(index, key))
-            self._requests.add(number, request.request_id(), streams[number], key)
-        if parsed.guide is not None:
-            self._submit_guided(parsed.guide, first, streams)
-            return
-        for index, (number, stream) in enumerate(streams.items()):
-            self._engine.submit(_sibling(first, index, number, stream), stream)
-
-    def _submit_guided(self, wish: GuideText, first: Request, streams: Mapping[int, ResponseStream]) -> None:
-        """Submit once the guide is compiled. Meanwhile the client may stop the request, or leave."""
-
-        def ready(guide: Guide) -> None:
-            guided = dataclasses.replace(first, sampling=dataclasses.replace(first.sampling, guide=guide))
-            for index, (number, stream) in enumerate(streams.items()):
-                self._engine.submit(_sibling(guided, index, number, stream), stream)
-
-        def fail(failure: Failure) -> None:
-            for number, stream in streams.items():
-                stream.fail(*failure)
-                self._senders.submit(stream, number)
-
-        self._guides.submit(wish, streams, ready, fail)
 
     def finalize(self) -> None:
         """Unload: the step under way ends, open requests get an error, threads are joined."""
@@ -235,22 +158,6 @@ class InflightBatcher:
         self._senders.stop()
         self._publisher.close()
         self._tracing.close()
-
-
-def _sibling(first: Request, index: int, number: int, stream: ResponseStream) -> Request:
-    """Sequence ``index`` of a request. Each has its own seed, or all would say the same."""
-    seed = (first.sampling.seed + index) % (1 << 64)
-    return dataclasses.replace(
-        first,
-        request_id=number,
-        arrival=number,
-        # Logits of the prompt come once, with the first.
-        sampling=dataclasses.replace(
-            first.sampling, seed=seed, context_logits=first.sampling.context_logits and not index
-        ),
-        leader=first.request_id if index else None,
-        stop_watch=stream if stream.watches else None,
-    )
 
 
 def _guides(config: EngineConfig, loaded: LoadedEngine) -> tuple[GuideCompiler | None, str]:

@@ -30,6 +30,7 @@ from torch import Tensor
 
 from kernels.cpu.jit import Kernel, compile_cached, inline
 from kernels.cpu.memory import exchange, fetch_add, invoke, load, longs, relax, store
+from kernels.cpu.recording import Recording, argument_block
 
 # POSIX semaphores of the C library, at an address; Any, as numba's stubs do not know what compiled code may call.
 _sem_post: Any = types.ExternalFunction("sem_post", types.int32(types.int64))
@@ -37,7 +38,6 @@ _sem_wait: Any = types.ExternalFunction("sem_wait", types.int32(types.int64))
 _sem_init: Any = types.ExternalFunction("sem_init", types.int32(types.int64, types.int32, types.uint32))
 _sched_yield: Any = types.ExternalFunction("sched_yield", types.int32())
 
-_MAX_ARGUMENTS = 64
 _LINE = 64  # bytes of a cache line; words that different threads write lie on different lines
 # Byte offsets into the control block. Each worker has two more lines behind: its sleep flag and its semaphore.
 _GENERATION, _ENTERED, _LEFT, _NEXT_TASK, _CODE, _ARGUMENTS, _WORKERS = (line * _LINE for line in range(7))
@@ -149,46 +149,6 @@ def _entry(function: Any, words: int) -> Any:
     return compile_cached(name, lambda: numba.njit(signature, **options)(function))
 
 
-class Recording:
-    """Kernels in the order in which they ran, with their arguments and the memory they work on.
-
-    Each operation has two pieces of memory of each shape for its results and takes them in turns, as it would get
-    them from an allocator: so a result must have been used by the time the same operation has run twice more.
-    """
-
-    def __init__(self) -> None:
-        self._calls: list[tuple[int, int, int]] = []
-        self._packed: Any = None
-        self._kept: list[Any] = []
-        self._results: dict[tuple[str, tuple[int, ...]], list[Tensor]] = {}
-
-    def arguments(self) -> tuple[memoryview, int]:
-        """A block for a kernel's arguments, and its address."""
-        words = np.zeros(_MAX_ARGUMENTS, dtype=np.int64)
-        self._kept.append(words)
-        return words.data, words.ctypes.data
-
-    def add(self, code: int, arguments: int, members: int) -> None:
-        """A kernel that runs now."""
-        self._calls.append((code, arguments, members))
-
-    def empty(self, user: str, shape: tuple[int, ...]) -> Tensor:
-        """The piece whose turn it is."""
-        pieces = self._results.setdefault((user, shape), [torch.empty(shape), torch.empty(shape)])
-        pieces.reverse()
-        return pieces[0]
-
-    def keep(self, *things: Any) -> None:
-        """Hold memory for as long as the recording."""
-        self._kept.extend(things)
-
-    def calls(self) -> tuple[int, int]:
-        """Address and number of the calls."""
-        if self._packed is None:
-            self._packed = np.array(self._calls, dtype=np.int64)
-        return self._packed.ctypes.data, len(self._calls)
-
-
 class Team:
     """Threads for one engine. Not for use by two threads at a time."""
 
@@ -198,8 +158,7 @@ class Team:
         self._memory = np.zeros(_WORKERS + _LINE * (2 * num_threads + 1), dtype=np.uint8)
         # Kernels find the counter of their tasks here, so it goes into their arguments.
         self.control = -(-self._memory.ctypes.data // _LINE) * _LINE
-        words = np.zeros(_MAX_ARGUMENTS, dtype=np.int64)
-        self._words, self._arguments = words.data, words.ctypes.data
+        self._words, self._arguments = argument_block()
         self._run, self._run_all = _entry(_run, 4), _entry(_run_all, 3)
         self._recording: Recording | None = None
         serve, close = _entry(_serve, 3), _entry(_close, 2)

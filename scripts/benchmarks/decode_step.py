@@ -13,10 +13,11 @@ import torch
 from torch import Tensor
 
 from backend.cpu_precision import pool_dtype
-from backend.kv.storage import KVLayout, allocate
+from backend.kv.storage import allocate
 from backend.model.batch import StepInputs
 from backend.model.config import ModelConfig
 from backend.model.decoder import Decoder
+from backend.model.kv_layout import layout_of
 from backend.model.weights import DecoderWeights, load_weights
 from kernels.table import Operations, cpu_operations
 
@@ -65,14 +66,7 @@ def decode_batch(sequences: int, keys: int) -> StepInputs:
 
 def pool_for(config: ModelConfig, num_blocks: int, dtype: torch.dtype) -> Tensor:
     """A pool filled with something, as a cache in use is."""
-    layout = KVLayout(
-        num_layers=config.num_layers,
-        num_kv_heads=config.num_kv_heads,
-        head_dim=config.head_dim,
-        block_size=BLOCK_SIZE,
-        dtype=dtype,
-    )
-    pool = allocate(layout, num_blocks)
+    pool = allocate(layout_of(config, BLOCK_SIZE, dtype), num_blocks)
     for block in pool:
         block.normal_()
     return pool

@@ -7,12 +7,14 @@ from pathlib import Path
 
 from backend.serving.entries import vllm_parameters
 from scripts.interface_table.configs import ENTRIES, Model, Tensor, models
-from scripts.interface_table.meanings import INPUTS, OUTPUTS, VLLM_KEYS, Meaning
+from scripts.interface_table.meanings import INPUTS, Meaning
+from scripts.interface_table.output_meanings import OUTPUTS
+from scripts.interface_table.vllm_meanings import VLLM_KEYS
 
 PLACE = Path(__file__).resolve().parents[2] / "docs" / "interfaces.md"
 _HEAD = """# Inputs and outputs
 
-Written by `scripts/interfaces` from the models' config.pbtxt files and `scripts/interface_table/meanings.py`; a test
+Written by `scripts/interfaces` from the models' config.pbtxt files and `scripts/interface_table/*meanings.py`; a test
 compares it with what they say now. Wire shapes have a batch dimension in front (`[1, 1]` for one number), except those
 of `vllm_model` and `llmapi`, which have none (`[1]`).
 

@@ -1,4 +1,4 @@
-"""What each input and output means: the one table of words behind docs/interfaces.md."""
+"""What each input means: the words behind docs/interfaces.md."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 from backend import sampling_params as limits
 from backend.beam_params import MAX_DIVERSITY_RATE, MAX_LENGTH_PENALTY
 from backend.serving import guided_inputs, sampling_inputs, word_inputs
-from backend.serving.entries import refusals, retention, vllm_parameters
+from backend.serving.entries import refusals, retention
 from backend.serving.entries.text_request import LLMAPI_MAX_TOKENS
 from backend.serving.entries.token_inputs import MAX_BATCH
 from backend.serving.request_parser import MAX_LABEL_BYTES, MAX_SEQUENCES, MAX_STOP_WORD_BYTES, MAX_STOP_WORDS
@@ -21,18 +21,12 @@ class Meaning(NamedTuple):
     default: str = ""
 
 
-_STRUCTURED = Meaning(
-    "object with one of json (a JSON schema), json_object, regex, choice (a list of strings) or grammar (EBNF): what "
-    "the answer conforms to, as with guided_decoding_guide",
-    "as there; also written as a string",
-    "none",
-)
 _FLAG = "true, false"
 _MIB = limits.MAX_LOGITS_BYTES >> 20
 _ID = "[0, vocabulary)"
 _GREEDY = "greedy, unless another sampling input is given; then none"
 _ADDED = f"[{-limits.MAX_ADDED_PENALTY:g}, {limits.MAX_ADDED_PENALTY:g}]"
-_BIAS = f"[{-limits.MAX_BIAS:g}, {limits.MAX_BIAS:g}]"
+BIAS_RANGE = f"[{-limits.MAX_BIAS:g}, {limits.MAX_BIAS:g}]"
 _TEMPERATURE = Meaning(
     "logits are divided by it; 0 (and less than 1e-5) takes the likeliest token",
     f"[0, {limits.MAX_TEMPERATURE:g}]",
@@ -132,11 +126,13 @@ INPUTS: dict[str, Meaning] = (
         "frequency_penalty": _FREQUENCY,
         "min_tokens": _MIN_TOKENS,
         "min_length": _MIN_TOKENS._replace(text="older name of min_tokens"),
-        "embedding_bias": Meaning("added to the logits", f"one number per token of the vocabulary, {_BIAS}", "none"),
+        "embedding_bias": Meaning(
+            "added to the logits", f"one number per token of the vocabulary, {BIAS_RANGE}", "none"
+        ),
         "embedding_bias_words": Meaning("words whose tokens get a bias", _WORDS, "none"),
-        "embedding_bias_weights": Meaning("the biases of embedding_bias_words", f"{_BIAS}, one per word", "none"),
+        "embedding_bias_weights": Meaning("the biases of embedding_bias_words", f"{BIAS_RANGE}, one per word", "none"),
         "logit_bias_ids": Meaning("tokens that get a bias", f"{_ID}, at most {sampling_inputs.MAX_BIAS_IDS}", "none"),
-        "logit_bias_weights": Meaning("the biases of logit_bias_ids", f"{_BIAS}, one per id", "none"),
+        "logit_bias_weights": Meaning("the biases of logit_bias_ids", f"{BIAS_RANGE}, one per id", "none"),
         "guided_decoding_guide_type": Meaning(
             "the answer conforms to a guide: json (any JSON object) needs no more, the others are written in "
             "guided_decoding_guide. The end of sequence can come only where the guide may end; a guide that is "
@@ -235,7 +231,7 @@ INPUTS: dict[str, Meaning] = (
         "QUERY": Meaning("the prompt's text", "UTF-8"),
         "BAD_WORDS_DICT": Meaning("words to forbid", "UTF-8", "none"),
         "EMBEDDING_BIAS_WORDS": Meaning("words whose tokens get a bias", "UTF-8", "none"),
-        "EMBEDDING_BIAS_WEIGHTS": Meaning("their biases", _BIAS, "none"),
+        "EMBEDDING_BIAS_WEIGHTS": Meaning("their biases", BIAS_RANGE, "none"),
         "TOKENS_BATCH": Meaning("token ids", _ID),
         "TEXT_SPAN": Meaning("first and last byte to show of what each row stands for", "bytes", "all"),
         "ENGINE_KEY": Meaning(
@@ -250,70 +246,3 @@ for _name in retention.NAMES:
             _name.rsplit("_", 1)[-1], "-1" if _name.endswith("_ms") else "0 and more, ends also -1"
         )
     )
-
-VLLM_KEYS: dict[str, Meaning] = {
-    "max_tokens": _MAX_TOKENS._replace(default=str(vllm_parameters.DEFAULT_MAX_TOKENS)),
-    "min_tokens": _MIN_TOKENS,
-    "temperature": _TEMPERATURE._replace(default=f"{vllm_parameters.DEFAULT_TEMPERATURE:g}"),
-    "top_k": _TOP_K._replace(text="draw from the k likeliest tokens; 0 or -1 from all", default="0"),
-    "top_p": _TOP_P._replace(default="1"),
-    "min_p": INPUTS["min_p"],
-    "seed": _SEED._replace(text="same seed, same text, whatever else runs; -1 is none"),
-    "n": Meaning("so many answers, one element of each output for each", f"[1, {MAX_SEQUENCES}]", "1"),
-    "stop": _STOP_WORDS._replace(text="a string or a list; the text ends exactly before the first of them"),
-    "stop_token_ids": INPUTS["stop_token_ids"],
-    "ignore_eos": INPUTS["ignore_eos"],
-    "bad_words": INPUTS["bad_words"],
-    "logit_bias": Meaning(
-        "object of token id and number: added to the logits", f"at most {sampling_inputs.MAX_BIAS_IDS}, {_BIAS}", "none"
-    ),
-    "structured_outputs": _STRUCTURED,
-    "guided_decoding": _STRUCTURED._replace(text="older name of structured_outputs"),
-    "logprobs": Meaning(
-        "log-probabilities of so many of the likeliest tokens, and the one taken",
-        f"[0, {limits.MAX_TOP_LOG_PROBS}]",
-        "none",
-    ),
-    "repetition_penalty": _REPETITION,
-    "presence_penalty": _PRESENCE,
-    "frequency_penalty": _FREQUENCY,
-    "priority": INPUTS["priority"],
-    "request_priority": INPUTS["priority"]._replace(text="the same"),
-    "tenant": INPUTS["tenant"],
-    "cache_salt": INPUTS["cache_salt"],
-}
-
-OUTPUTS: dict[str, str] = {
-    "text_output": "the text, or what is new of it, an element for each beam; in llmapi always the whole text so far",
-    "output_ids": "token ids: prompt and answer, or what is new; a row for each beam, the shorter ones padded",
-    "sequence_length": "ids in this response, of each beam",
-    "sequence_index": "which of several answers; in tensorrt_llm only where several were asked for",
-    "batch_index": "which prompt of the batch; only where there are several",
-    "finish_reason": "of each beam, else one: eos, stop, length, cancelled, timeout; empty while it runs. vllm_model "
-    "and llmapi say stop for eos, and vllm_model None while it runs",
-    "stop_reason": "stop string if one ended the text, else empty",
-    "num_input_tokens": "tokens of the prompt",
-    "num_output_tokens": "new tokens in this response, of all beams together",
-    "cum_log_probs": "log-probability of the answer so far, of each beam; beams' are of the logits after penalties, "
-    "biases and what is forbidden",
-    "output_log_probs": "of each new token, a row for each beam",
-    "log_prob_ids": "the new tokens that `output_log_probs` is of",
-    "top_log_prob_ids": "the likeliest tokens at the place of each new one",
-    "top_log_probs": "their log-probabilities",
-    "context_logits": "of each position of the prompt",
-    "generation_logits": "of each new token",
-    "cumulative_logprob": "log-probability of the answer so far",
-    "logprobs": "JSON: for each new token an object of token id -> logprob, rank, decoded_token",
-    "kv_cache_reused_blocks": "blocks of the prompt found in the prefix cache",
-    "kv_cache_reused_block": "blocks of the prompt found in the prefix cache",
-    "kv_cache_alloc_new_blocks": "blocks allocated anew",
-    "kv_cache_alloc_total_blocks": "blocks held in all",
-    "arrival_time_ns": "when the request arrived at the engine",
-    "first_scheduled_time_ns": "when it first had a place in a step",
-    "first_token_time_ns": "when its first token was there",
-    "last_token_time_ns": "when its last token was there",
-    "text_ids": "for the detokenizer: ids of text_span",
-    "text_span": "for the detokenizer: bytes to show of what text_ids stand for, first and last of each row",
-    "engine_key": "the engine's own key of the request, by which stop ends it",
-    "error": "message and code of a failure, in place of an error response, to who sent announce",
-}

@@ -10,6 +10,7 @@ from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.text import Text
 
+from scripts.command_line import exit_status
 from scripts.live_view.figures import History
 from scripts.live_view.frame import frame
 from scripts.live_view.scrape import Unreachable, fetch, parse
@@ -20,14 +21,8 @@ _LEAST_INTERVAL = 0.05
 def main() -> int:
     """Watch, and report a failure in one line."""
     arguments = _parse()
-    try:
-        View(arguments).once() if arguments.once else View(arguments).watch()
-    except Unreachable as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return 130
-    return 0
+    view = View(arguments)
+    return exit_status(view.once if arguments.once else view.watch, (Unreachable,))
 
 
 def _parse() -> argparse.Namespace:

@@ -12,6 +12,7 @@ from typing import Any
 
 from tqdm import tqdm
 
+from scripts.command_line import exit_status
 from scripts.simulation.figure import figure
 from scripts.simulation.grid import Grid
 from scripts.simulation.hardware import PLATFORMS, Platform
@@ -26,14 +27,7 @@ _REQUESTS, _QUICK_REQUESTS = 2000, 300
 def main() -> int:
     """Do what the first argument says."""
     arguments = _parse()
-    try:
-        arguments.do(arguments)
-    except KeyboardInterrupt:
-        return 130
-    except OSError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    return 0
+    return exit_status(lambda: arguments.do(arguments), (OSError,))
 
 
 def _parse() -> argparse.Namespace:

@@ -7,6 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from scripts.command_line import exit_status
 from scripts.timelines.look import AXES, axis_of
 from scripts.timelines.recording import Recording, read
 from scripts.timelines.rows import cut, rows_of
@@ -17,14 +18,7 @@ _FORMATS = (".png", ".html")
 def main() -> int:
     """Draw, and report a failure in one line."""
     arguments = _parse()
-    try:
-        _draw(arguments)
-    except (ValueError, OSError, MemoryError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return 130
-    return 0
+    return exit_status(lambda: _draw(arguments), (ValueError, OSError, MemoryError))
 
 
 def _parse() -> argparse.Namespace:

@@ -72,12 +72,11 @@ def _request(number: int, arrival: Arrival) -> Request:
 
 
 def _block_bytes(model_dir: Path) -> int:
-    import torch
-
-    from backend.engine_parts import kv_layout
+    """Of the pool that the engine will have."""
+    from backend.cpu_precision import pool_dtype, weight_precision
     from backend.model.config import ModelConfig
+    from backend.model.kv_layout import layout_of
 
-    layout = kv_layout(
-        EngineConfig(model_dir=str(model_dir)), ModelConfig.from_directory(str(model_dir)), torch.float32
-    )
-    return layout.bytes_per_block
+    config = EngineConfig(model_dir=str(model_dir))
+    dtype = pool_dtype(config.kv_cache_precision, weight_precision(config.weight_precision))
+    return layout_of(ModelConfig.from_directory(model_dir), config.tokens_per_block, dtype).bytes_per_block

@@ -71,6 +71,15 @@ def small_engine(directory: Path, **knobs: Any) -> Engine:
     return build_engine(config, progress=False).engine
 
 
+def narrow_engine(directory: Path, mode: str, max_batch_size: int = 1, **knobs: Any) -> Engine:
+    """A small engine whose slots an urgent request takes; what it preempts is swapped out, or recomputed: mode."""
+    host = 1 << 24 if mode == "swap" else 0
+    knobs = {"enable_kv_cache_reuse": False, **knobs}
+    return small_engine(
+        directory, max_batch_size=max_batch_size, preemption_mode=mode, kv_cache_host_memory_bytes=host, **knobs
+    )
+
+
 def request(prompt: int | tuple[int, ...], max_tokens: int, level: int = 2, **fields: Any) -> Request:
     """prompt: its ids, or how many; these differ from request to request."""
     number = next(_numbers)
@@ -94,6 +103,28 @@ def run(engine: Engine, most_steps: int = 10_000) -> int:
 def idle(engine: Engine) -> bool:
     pool = engine.scheduler.pool
     return not engine.has_work and pool.num_available == pool.num_usable
+
+
+def finish(engine: Engine, *sequences: Sequence) -> list[list[int]]:
+    """Step until nothing is left and every block is back; what the sequences have said."""
+    run(engine)
+    assert idle(engine)
+    return outputs(list(sequences))
+
+
+def preempted_twice(engine: Engine, low: Sequence, at: int, **urgent: Any) -> Sequence:
+    """Run to its end a sequence that loses the one slot at this output token, and again three tokens later.
+
+    urgent: what those who take it ask of sampling.
+    """
+    for target in (at, at + 3):
+        while low.num_output < target or low.num_computed < 16:
+            engine.step()
+        engine.add(request((5, 6, 7), 2, level=1, **urgent))
+        engine.step()
+        engine.step()
+    finish(engine, low)
+    return low
 
 
 def outputs(sequences: list[Sequence]) -> list[list[int]]:

@@ -1,7 +1,6 @@
 """A search over beams through the whole engine finds what transformers finds on the same weights, and with the same
 scores, whatever happens to it on the way."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,24 +11,12 @@ from backend.beam_search import Answer
 from backend.engine import Engine
 from backend.errors import InvalidRequest
 from backend.request import FinishReason, Sequence
-from tests.engine.engines import idle, request, small_engine
-from tests.model.tiny_models import Saved, save_tiny
+from tests.engine.engines import finish, idle, narrow_engine, request
+from tests.model.tiny_models import Saved
 
 ENDS = (2, 17, 40, 77)
 EARLY = {1: True, 0: False, 2: "never"}
 SCORE = 1e-4
-
-
-@pytest.fixture(scope="module")
-def saved(tmp_path_factory: pytest.TempPathFactory) -> Saved:
-    return save_tiny("llama-tied", tmp_path_factory.mktemp("tiny"))
-
-
-@pytest.fixture(scope="module")
-def wide(saved: Saved) -> Iterator[Engine]:
-    engine = small_engine(saved.path, max_batch_size=16)
-    yield engine
-    engine.close()
 
 
 def prompt_of(seed: int, length: int) -> tuple[int, ...]:
@@ -55,13 +42,6 @@ def search(
 def answers(sequence: Sequence) -> list[Answer]:
     assert sequence.group is not None
     return sequence.group.answers
-
-
-def finish(engine: Engine) -> None:
-    while engine.has_work:
-        engine.step()
-        engine.scheduler.check_integrity()
-    assert idle(engine)
 
 
 def generated(saved: Saved, prompt: tuple[int, ...], max_tokens: int, width: int, **options: Any) -> Any:
@@ -109,10 +89,7 @@ def test_the_answers_are_those_of_transformers(wide: Engine, saved: Saved, early
         (width, search(wide, prompt_of(seed, length), 14, width, beams=settings))
         for seed, length, width in ((1, 19, 2), (2, 16, 3), (3, 40, 4), (4, 1, 5))
     ]
-    while wide.has_work:
-        wide.step()
-        wide.scheduler.check_integrity()
-    assert idle(wide)
+    finish(wide)
     for width, sequence in found:
         check(saved, sequence, width, length_penalty=penalty, early_stopping=EARLY[early])
 
@@ -178,13 +155,7 @@ def test_stop_tokens_and_stop_sequences_end_beams_with_their_own_reason(wide: En
 @pytest.mark.parametrize("at", [0, 2, 7])
 def test_a_preempted_search_finds_what_it_would_have_found(saved: Saved, mode: str, at: int) -> None:
     """The urgent request takes all slots, in the prompt, after two tokens or after seven, and once more later."""
-    engine = small_engine(
-        saved.path,
-        max_batch_size=3,
-        enable_kv_cache_reuse=False,
-        preemption_mode=mode,
-        kv_cache_host_memory_bytes=1 << 24 if mode == "swap" else 0,
-    )
+    engine = narrow_engine(saved.path, mode, max_batch_size=3)
     low = search(engine, prompt_of(1, 35), 12, 3, ends=(), level=3)
     for target in (at, at + 2):
         while said(low) < target or not low.num_computed:

@@ -10,16 +10,11 @@ from backend.beam_params import BeamParams
 from backend.engine import Engine
 from backend.request import Sequence
 from backend.serving.extra_outputs import ExtraOutputs
-from tests.engine.engines import idle, request, small_engine
-from tests.model.tiny_models import Saved, save_tiny
+from tests.engine.engines import finish, narrow_engine, request, small_engine
+from tests.model.tiny_models import Saved
 
 VOCAB = 101
 PROMPT = tuple((7 * n * n + 3 * n + 5) % VOCAB for n in range(45))
-
-
-@pytest.fixture(scope="module")
-def saved(tmp_path_factory: pytest.TempPathFactory) -> Saved:
-    return save_tiny("llama-tied", tmp_path_factory.mktemp("tiny"))
 
 
 @pytest.fixture(scope="module")
@@ -28,13 +23,6 @@ def engine(saved: Saved) -> Iterator[Engine]:
     made = small_engine(saved.path, max_batch_size=4)
     yield made
     made.close()
-
-
-def finish(engine: Engine) -> None:
-    while engine.has_work:
-        engine.step()
-    engine.scheduler.check_integrity()
-    assert idle(engine)
 
 
 def logits_of(sequence: Sequence) -> np.ndarray:
@@ -73,12 +61,7 @@ def test_a_search_over_beams_has_them_too(engine: Engine, saved: Saved) -> None:
 
 @pytest.mark.parametrize("mode", ["swap", "recompute"])
 def test_a_preempted_prompt_loses_none(saved: Saved, mode: str) -> None:
-    engine = small_engine(
-        saved.path,
-        max_batch_size=1,
-        preemption_mode=mode,
-        kv_cache_host_memory_bytes=1 << 24 if mode == "swap" else 0,
-    )
+    engine = narrow_engine(saved.path, mode, enable_kv_cache_reuse=True)
     low = engine.add(request(PROMPT, 5, level=3, context_logits=True))
     while low.num_computed < 32:
         engine.step()

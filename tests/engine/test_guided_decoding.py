@@ -22,7 +22,7 @@ from backend.logit_bias import LogitBias
 from backend.request import FinishReason, Sequence
 from backend.text.guided_decoding import GuideCompiler
 from backend.text.token_bytes import TokenBytes
-from tests.engine.engines import idle, request, small_engine
+from tests.engine.engines import finish, narrow_engine, preempted_twice, request, small_engine
 
 VOCAB, EOS = 49152, 2
 PROMPT = tuple((7919 * n * n + 31 * n + 5) % VOCAB for n in range(19))
@@ -79,23 +79,9 @@ def wide(directory: Path) -> Iterator[Engine]:
 @pytest.fixture(scope="module", params=["swap", "recompute"])
 def narrow(request: pytest.FixtureRequest, directory: Path) -> Iterator[Engine]:
     """One slot, which each urgent request takes."""
-    host = 1 << 24 if request.param == "swap" else 0
-    engine = small_engine(
-        directory,
-        max_batch_size=1,
-        enable_kv_cache_reuse=False,
-        preemption_mode=request.param,
-        kv_cache_host_memory_bytes=host,
-    )
+    engine = narrow_engine(directory, request.param)
     yield engine
     engine.close()
-
-
-def finish(engine: Engine) -> None:
-    while engine.has_work:
-        engine.step()
-    engine.scheduler.check_integrity()
-    assert idle(engine)
 
 
 def asked(engine: Engine, guide: Guide | None, max_tokens: int = OUTPUT, **sampling: Any) -> Sequence:
@@ -145,18 +131,6 @@ def test_json_alone_is_an_object_as_far_as_it_goes(wide: Engine, compiler: Guide
     assert all(isinstance(json.loads(text), dict) for text in whole)
 
 
-def preempted(engine: Engine, low: Sequence, at: int) -> Sequence:
-    """Loses its slot at this output token, and again three tokens later."""
-    for target in (at, at + 3):
-        while low.num_output < target or low.num_computed < 16:
-            engine.step()
-        engine.add(request((5, 6, 7), 2, level=1))
-        engine.step()
-        engine.step()
-    finish(engine)
-    return low
-
-
 @pytest.mark.parametrize("at", [0, 1, 6])
 @pytest.mark.parametrize("sampling", [{}, {"temperature": 1.0, "seed": 3}], ids=["greedy", "seeded"])
 def test_a_preempted_guided_sequence_says_what_it_would_have_said(
@@ -166,7 +140,7 @@ def test_a_preempted_guided_sequence_says_what_it_would_have_said(
     asking = {"level": 3, "repetition_penalty": 1.1, "bad_words": ((5,), (11, 12)), **sampling}
     undisturbed = asked(narrow, guide, **asking)
     finish(narrow)
-    low = preempted(narrow, asked(narrow, guide, **asking), at)
+    low = preempted_twice(narrow, asked(narrow, guide, **asking), at)
     assert low.num_preemptions == 2
     assert list(low.output) == list(undisturbed.output)
     assert low.finish_reason is FinishReason.EOS

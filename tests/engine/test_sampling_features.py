@@ -1,7 +1,6 @@
 """Every wish about sampling, on a tiny model through the whole engine: what transformers generates on the same weights,
 and the same again whatever happens to the sequence."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,47 +10,12 @@ import torch
 from backend.engine import Engine
 from backend.logit_bias import LogitBias
 from backend.request import FinishReason, Sequence
-from tests.engine.engines import idle, request, small_engine
-from tests.model.tiny_models import Saved, save_tiny
+from tests.engine.engines import finish, preempted_twice, request
+from tests.model.tiny_models import Saved
 
 PROMPT = tuple((7 * n * n + 3 * n + 5) % 101 for n in range(19))
 OUTPUT = 20
 NO_ENDS = {"eos_token_id": None, "pad_token_id": 0}
-
-
-@pytest.fixture(scope="module")
-def saved(tmp_path_factory: pytest.TempPathFactory) -> Saved:
-    return save_tiny("llama-tied", tmp_path_factory.mktemp("tiny"))
-
-
-@pytest.fixture(scope="module")
-def wide(saved: Saved) -> Iterator[Engine]:
-    engine = small_engine(saved.path, max_batch_size=16)
-    yield engine
-    engine.close()
-
-
-@pytest.fixture(scope="module", params=["swap", "recompute"])
-def narrow(request: pytest.FixtureRequest, saved: Saved) -> Iterator[Engine]:
-    """One slot, which each urgent request takes."""
-    host = 1 << 24 if request.param == "swap" else 0
-    engine = small_engine(
-        saved.path,
-        max_batch_size=1,
-        enable_kv_cache_reuse=False,
-        preemption_mode=request.param,
-        kv_cache_host_memory_bytes=host,
-    )
-    yield engine
-    engine.close()
-
-
-def finish(engine: Engine, *sequences: Sequence) -> list[list[int]]:
-    while engine.has_work:
-        engine.step()
-    engine.scheduler.check_integrity()
-    assert idle(engine)
-    return [list(sequence.output) for sequence in sequences]
 
 
 def alone(engine: Engine, prompt: tuple[int, ...] = PROMPT, **sampling: Any) -> list[int]:
@@ -151,19 +115,6 @@ def test_log_probabilities_are_of_the_models_own_distribution(wide: Engine, save
     assert (chosen <= 0).all()
 
 
-def preempted(engine: Engine, at: int, **sampling: Any) -> Sequence:
-    """A run that loses its slot at this output token, and again three tokens later."""
-    low = engine.add(request(PROMPT, OUTPUT, level=3, **sampling))
-    for target in (at, at + 3):
-        while low.num_output < target or low.num_computed < 16:
-            engine.step()
-        engine.add(request((5, 6, 7), 2, level=1, repetition_penalty=1.5))
-        engine.step()
-        engine.step()
-    finish(engine)
-    return low
-
-
 @pytest.mark.parametrize("at", [0, 1, 4, 7])
 @pytest.mark.parametrize("sampling", [{}, SEEDED], ids=["greedy", "seeded"])
 def test_a_preempted_sequence_says_what_it_would_have_said_and_as_likely(
@@ -172,7 +123,7 @@ def test_a_preempted_sequence_says_what_it_would_have_said_and_as_likely(
     asked = ALL_AT_ONCE | wishes["bad words"].ours | wishes["bias"].ours | DETAILED | sampling
     undisturbed = narrow.add(request(PROMPT, OUTPUT, level=3, **asked))
     (expected,) = finish(narrow, undisturbed)
-    low = preempted(narrow, at, **asked)
+    low = preempted_twice(narrow, narrow.add(request(PROMPT, OUTPUT, level=3, **asked)), at, repetition_penalty=1.5)
     assert low.num_preemptions == 2
     assert list(low.output) == expected
     ours, theirs = details_of(low), details_of(undisturbed)

@@ -9,6 +9,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from backend.kv.block_pool import BlockPool
 from backend.kv.prefix_cache import PrefixCache
 from backend.scheduler.residency import Residency
+from backend.scheduler.results import Results
 from backend.scheduler.scheduler import Scheduler
 from tests.engine.test_any_history import EngineMachine
 
@@ -89,14 +90,14 @@ def test_a_resume_that_skips_a_token_is_caught(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_late_token_that_is_dropped_and_not_computed_again_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    append = Scheduler._append
+    append = Results._append
 
-    def forgetful(scheduler: Scheduler, sequence: Any, token: int, outputs: Any) -> None:
+    def forgetful(results: Results, sequence: Any, token: int, *rest: Any) -> None:
         if sequence.num_preemptions == 1 and sequence.awaits_token:
             token = (token + 1) % 1000
-        append(scheduler, sequence, token, outputs)
+        append(results, sequence, token, *rest)
 
-    monkeypatch.setattr(Scheduler, "_append", forgetful)
+    monkeypatch.setattr(Results, "_append", forgetful)
     expect_it_is_caught()
 
 

@@ -7,14 +7,13 @@ import pytest
 
 from tests.gateway.gateway_process import Gateway, running_gateway
 from tests.server_fixture import RunningServer
+from tests.step_trace import trace_file_fixture
 
 MAX_SEQ_LEN = 2048
 QUEUE = 8
 
 
-@pytest.fixture(scope="package")
-def trace_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("trace") / "steps.jsonl"
+trace_file = trace_file_fixture("package")
 
 
 @pytest.fixture(scope="package")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,6 +17,7 @@ from tokenizers import Tokenizer
 from tests.gateway.conftest import MAX_SEQ_LEN, QUEUE
 from tests.gateway.gateway_process import Gateway, running_gateway
 from tests.server_fixture import RunningServer
+from tests.step_trace import num_steps, wait_until_quiet
 from tests.triton_client import Answer, ask
 
 pytestmark = pytest.mark.server
@@ -215,16 +215,12 @@ def test_many_refusals_among_answers_leave_the_server_unhurt(client: openai.Open
     assert len(set(said[3::4])) == 1
 
 
-def steps(trace_file: Path) -> int:
-    return len(trace_file.read_text().splitlines())
-
-
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_client_that_leaves_ends_its_generation(
     client: openai.OpenAI, gateway: Gateway, trace_file: Path, stream: bool
 ) -> None:
     """The engine comes to rest long before the answer's length; it checks its pool whenever it runs empty."""
-    before, length = steps(trace_file), MAX_SEQ_LEN - 100
+    before, length = num_steps(trace_file), MAX_SEQ_LEN - 100
     asked = {"prompt": PROMPT, "max_tokens": length, "extra_body": {"ignore_eos": True}, **GREEDY}
     if stream:
         chunks = client.completions.create(stream=True, **asked)
@@ -233,13 +229,7 @@ def test_a_client_that_leaves_ends_its_generation(
     else:
         with pytest.raises(openai.APITimeoutError):
             client.with_options(timeout=1.0).completions.create(**asked)
-    known, since, end = steps(trace_file), time.monotonic(), time.monotonic() + 60
-    while time.monotonic() - since < 1.0:
-        assert time.monotonic() < end, "the engine never came to rest"
-        time.sleep(0.05)
-        if (now := steps(trace_file)) != known:
-            known, since = now, time.monotonic()
-    assert 0 < known - before < length / 2
+    assert 0 < wait_until_quiet(trace_file, 1.0) - before < length / 2
     assert (
         client.completions.create(prompt="The capital of France is", max_tokens=2, **GREEDY).choices[0].text
         == " Paris."

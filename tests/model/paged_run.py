@@ -6,21 +6,12 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from backend.kv.storage import KVLayout, allocate
+from backend.kv.storage import allocate
 from backend.model.batch import StepInputs
-from backend.model.config import ModelConfig
 from backend.model.decoder import Decoder
+from backend.model.kv_layout import layout_of
 
 Step = Sequence[tuple[int, int]]  # (sequence, how many of its tokens) of each one in the step
-
-
-def layout_of(config: ModelConfig, block_size: int) -> KVLayout:
-    return KVLayout(
-        num_layers=config.num_layers,
-        num_kv_heads=config.num_kv_heads,
-        head_dim=config.head_dim,
-        block_size=block_size,
-    )
 
 
 class PagedRun:

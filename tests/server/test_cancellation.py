@@ -12,40 +12,19 @@ import tritonclient.grpc as grpcclient
 
 from tests.metrics_page import Page
 from tests.server_fixture import RunningServer
+from tests.step_trace import wait_until_quiet
 from tests.triton_client import ask, ask_all, tensors
 
 pytestmark = pytest.mark.server
 PATIENCE = 60.0
 LONG = 1500
-
-
-@pytest.fixture(scope="module")
-def trace_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("trace") / "steps.jsonl"
+QUIET = 1.0
 
 
 @pytest.fixture(scope="module")
 def server(smollm2_dir: Path, trace_file: Path) -> Iterator[RunningServer]:
     parameter = {"step_trace_file": trace_file, "cancel_poll_ms": 5, "metrics": "false"}
     yield from RunningServer.fixture(smollm2_dir, max_batch_size=4, parameter=parameter)
-
-
-def steps(trace_file: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in trace_file.read_text().splitlines()]
-
-
-def wait_until_quiet(trace_file: Path, seconds: float = 1.0) -> int:
-    """Wait until no step has run for a while; the number of steps."""
-    end = time.monotonic() + PATIENCE
-    known, since = -1, time.monotonic()
-    while time.monotonic() < end:
-        now = len(steps(trace_file))
-        if now != known:
-            known, since = now, time.monotonic()
-        elif time.monotonic() - since > seconds:
-            return known
-        time.sleep(0.05)
-    raise AssertionError("the engine never came to rest")
 
 
 def begin(server: RunningServer, model: str, request_id: str = "", **fields: Any) -> grpcclient.InferenceServerClient:
@@ -67,23 +46,23 @@ TEXT = {"text_input": "Once upon a time", "max_tokens": LONG, "stream": True, "i
 def test_a_grpc_client_that_leaves_ends_its_generation(
     server: RunningServer, trace_file: Path, model: str, fields: dict[str, Any]
 ) -> None:
-    before = wait_until_quiet(trace_file)
+    before = wait_until_quiet(trace_file, QUIET)
     begin(server, model, **fields).stop_stream(cancel_requests=True)
-    assert wait_until_quiet(trace_file) - before < LONG / 2
+    assert wait_until_quiet(trace_file, QUIET) - before < LONG / 2
     check_alive(server)
 
 
 def test_an_http_client_that_leaves_ends_its_generation(server: RunningServer, trace_file: Path) -> None:
     import http.client
 
-    before = wait_until_quiet(trace_file)
+    before = wait_until_quiet(trace_file, QUIET)
     connection = http.client.HTTPConnection("127.0.0.1", server.http_port, timeout=PATIENCE)
     connection.request("POST", "/v2/models/ensemble/generate_stream", json.dumps(TEXT))
     response = connection.getresponse()
     assert b"data:" in response.read(100)
     response.close()
     connection.close()
-    assert wait_until_quiet(trace_file) - before < LONG / 2
+    assert wait_until_quiet(trace_file, QUIET) - before < LONG / 2
     check_alive(server)
 
 

@@ -25,6 +25,7 @@ from tests.deploy.queries import dashboard_queries, families, rules
 from tests.gateway.gateway_process import running_gateway
 from tests.metrics_page import Page, settled
 from tests.server_fixture import RunningServer
+from tests.step_trace import steps
 from tests.triton_client import ask
 
 pytestmark = [pytest.mark.server, pytest.mark.nightly]
@@ -33,11 +34,6 @@ TOKENS = PROFILES["tiny"].kinds[0].tokens[0]
 NONE = {"num_requests": 0}
 # Of machines with an NVIDIA GPU alone.
 OF_A_GPU = {"nv_gpu_utilization", "nv_gpu_memory_used_bytes"}
-
-
-@pytest.fixture(scope="module")
-def trace_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("trace") / "steps.jsonl"
 
 
 @pytest.fixture(scope="module")
@@ -66,11 +62,6 @@ def counted(server: RunningServer, family: str, model: str) -> int:
     lines = re.findall(rf'^{family}{{.*model="{model}".*}} (\d+)$', get(server.metrics_url), re.MULTILINE)
     assert lines
     return sum(map(int, lines))
-
-
-def steps(trace_file: Path) -> list[dict[str, Any]]:
-    """The engine's own record of what each step computed."""
-    return [json.loads(line) for line in trace_file.read_text().splitlines()]
 
 
 def computed(found: list[dict[str, Any]]) -> int:

@@ -14,17 +14,13 @@ import pytest
 from scripts.live_view import __main__ as live_view
 from tests.metrics_page import Page, settled
 from tests.server_fixture import RunningServer
+from tests.step_trace import steps
 from tests.triton_client import Answer, ask, collect, in_background
 
 pytestmark = [pytest.mark.server, pytest.mark.nightly]
 ENGINE = "inflight_batcher"
 SLOTS, POOL_BLOCKS, BLOCK = 2, 128, 16
 FRANCE = {"text_input": "The capital of France is", "stream": True}
-
-
-@pytest.fixture(scope="module")
-def trace_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("trace") / "steps.jsonl"
 
 
 @pytest.fixture(scope="module")
@@ -186,11 +182,11 @@ def check_times(page: Page, seen: Seen) -> None:
 
 
 def check_steps(page: Page, trace_file: Path) -> None:
-    steps = [json.loads(line) for line in trace_file.read_text().splitlines()]
-    assert page.value("inflight_steps_total") == page.value("inflight_step_seconds_count") == len(steps)
-    assert page.value("inflight_step_tokens_total") == sum(work[2] for step in steps for work in step["work"])
-    assert page.value("inflight_step_sequences_total") == sum(len(step["work"]) for step in steps)
-    assert page.value("inflight_step_seconds_sum") == pytest.approx(sum(step["seconds"] for step in steps))
+    known = steps(trace_file)
+    assert page.value("inflight_steps_total") == page.value("inflight_step_seconds_count") == len(known)
+    assert page.value("inflight_step_tokens_total") == sum(work[2] for step in known for work in step["work"])
+    assert page.value("inflight_step_sequences_total") == sum(len(step["work"]) for step in known)
+    assert page.value("inflight_step_seconds_sum") == pytest.approx(sum(step["seconds"] for step in known))
 
 
 def check_aliases(page: Page, preemptions: float) -> None:

@@ -1,4 +1,4 @@
-"""What is refused, with field, value and limit in the message; and what the defaults are."""
+"""What is refused, with field, value and limit in the message."""
 
 import dataclasses
 import json
@@ -6,81 +6,11 @@ import json
 import numpy as np
 import pytest
 
-from backend.beam_params import BeamParams
 from backend.errors import InvalidRequest
-from backend.sampling_params import SamplingParams
 from backend.serving.beam_inputs import BeamLimits
 from backend.serving.inputs import Inputs
-from backend.serving.request_parser import SHOWN_NAMES, ParsedRequest, RequestParser
-
-PARSER = RequestParser(
-    vocab_size=100,
-    eos_ids=frozenset({7, 8}),
-    priority_levels=3,
-    default_level=2,
-    echo_by_default=True,
-    beams=BeamLimits(4),
-)
-
-
-def tensor(values: object, dtype: type = np.int32) -> np.ndarray:
-    return np.asarray(values, dtype=dtype)[None]
-
-
-def parse(custom: str = "", **fields: np.ndarray) -> ParsedRequest:
-    tensors = {"input_ids": tensor([1, 2, 3]), "request_output_len": tensor([5])} | fields
-    return PARSER.parse(Inputs({k: v for k, v in tensors.items() if v is not None}, SHOWN_NAMES), custom)
-
-
-def f32(value: float) -> np.ndarray:
-    return tensor([value], np.float32)
-
-
-def words(*values: str | bytes) -> np.ndarray:
-    return tensor([v if isinstance(v, bytes) else v.encode() for v in values], np.object_)
-
-
-YES, NO = tensor([True], np.bool_), tensor([False], np.bool_)
-
-
-GUIDE_TYPE, GUIDE = "guided_decoding_guide_type", "guided_decoding_guide"
-BEAMS = {"beam_width": tensor([3])}
-
-
-def bias(ids: list[int], weights: list[float]) -> dict[str, np.ndarray]:
-    return {"logit_bias_ids": tensor(ids), "logit_bias_weights": tensor(weights, np.float32)}
-
-
-def test_nothing_given_means_greedy_with_the_models_ends_and_the_default_level() -> None:
-    parsed = parse()
-    assert parsed.prompt == (1, 2, 3)
-    assert parsed.sampling.greedy
-    assert parsed.sampling.end_ids == {7, 8}
-    assert (parsed.level, parsed.streaming, parsed.echo, parsed.stop_words) == (2, False, True, ())
-
-
-@pytest.mark.parametrize("field", ["temperature", "runtime_top_p", "min_p"])
-def test_any_sampling_field_turns_sampling_on_with_neutral_filters(field: str) -> None:
-    sampling = parse(**{field: f32(0.5)}).sampling
-    assert not sampling.greedy
-    name = field.removeprefix("runtime_")
-    neutral = {"temperature": 1.0, "top_p": 1.0, "min_p": 0.0} | {name: 0.5}
-    assert {key: getattr(sampling, key) for key in neutral} == neutral
-    assert sampling.top_k == 0
-
-
-def test_requests_without_a_seed_get_different_ones_and_a_given_one_is_kept() -> None:
-    assert parse().sampling.seed != parse().sampling.seed
-    assert parse(seed=tensor([2**64 - 1], np.uint64)).sampling.seed == 2**64 - 1
-
-
-def test_top_p_zero_means_not_set_as_tensorrt_llm_clients_send_it() -> None:
-    assert parse(runtime_top_k=tensor([1]), runtime_top_p=f32(0.0), temperature=f32(1.0)).sampling.greedy
-
-
-def test_an_end_id_replaces_the_models_own_and_ignore_eos_leaves_none() -> None:
-    assert parse(end_id=tensor([9])).sampling.end_ids == {9}
-    assert parse(end_id=tensor([9]), ignore_eos=tensor([True], np.bool_)).sampling.end_ids == frozenset()
+from backend.serving.request_parser import SHOWN_NAMES
+from tests.serving.parsing import BEAMS, GUIDE, GUIDE_TYPE, NO, PARSER, YES, bias, f32, parse, tensor, words
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, -0.5])
@@ -228,21 +158,6 @@ def test_each_bad_field_is_named_with_its_value_and_limit(fields: dict[str, np.n
         parse(**fields)
 
 
-def test_stop_words_come_as_a_list_or_a_string_and_an_empty_one_is_none() -> None:
-    assert parse(stop_words=words("")).stop_words == ()
-    assert parse(stop_words=words("a", "", "b")).stop_words == ("a", "b")
-
-
-def test_priority_comes_by_tensor_or_custom_parameter_and_the_tensor_wins() -> None:
-    assert parse('{"request_priority": 1}').level == 1
-    assert parse('{"request_priority": "3"}').level == 3
-    assert parse('{"request_priority": 3}', priority=tensor([1])).level == 1
-    assert parse(priority=tensor([0])).level == 2
-    for bad in ("true", '"soon"', "1.5", f'"{"9" * 5000}"'):
-        with pytest.raises(InvalidRequest, match="request_priority: .* is not an integer"):
-            parse(f'{{"request_priority": {bad}}}')
-
-
 def test_an_unknown_custom_parameter_is_refused_by_name_and_an_empty_one_means_none() -> None:
     parse('{"bad_words": "", "pad_id": 2}')
     with pytest.raises(InvalidRequest, match="^presence_penalty: no such input"):
@@ -259,89 +174,6 @@ def test_a_name_or_value_of_a_clients_choosing_leaves_the_error_one_short_line(c
     assert len(str(refused.value)) < 500
 
 
-def test_a_stream_never_repeats_the_prompt_and_a_whole_answer_does_unless_told_not_to() -> None:
-    yes, no = tensor([True], np.bool_), tensor([False], np.bool_)
-    assert parse().echo
-    assert not parse(exclude_input_in_output=yes).echo
-    assert not parse(streaming=yes, exclude_input_in_output=no).echo
-
-
-def test_what_clients_send_by_habit_with_neutral_values_changes_nothing() -> None:
-    habits = {
-        "beam_width": tensor([1]),
-        "len_penalty": f32(1.0),
-        "early_stopping": YES,
-        "beam_search_diversity_rate": f32(0.0),
-        "runtime_top_p_decay": f32(1.0),
-        "runtime_top_p_min": f32(0.0),
-        "runtime_top_p_reset_ids": tensor([-1]),
-        "repetition_penalty": f32(1.0),
-        "presence_penalty": f32(0.0),
-        "pad_id": tensor([2]),
-        "return_context_logits": NO,
-        "bad_words_list": tensor([[0], [-1]]),
-        "num_log_probs": tensor([0]),
-        "min_tokens": tensor([0]),
-    }
-    seed = {"seed": tensor([1], np.uint64)}
-    assert parse(**habits, **seed).sampling == parse(**seed).sampling
-    assert not parse(**habits).sampling.special
-
-
-def test_each_field_of_sampling_arrives() -> None:
-    sampling = parse(
-        repetition_penalty=f32(1.5),
-        presence_penalty=f32(0.5),
-        frequency_penalty=f32(-0.25),
-        min_length=tensor([4]),
-        random_seed=tensor([2**63], np.uint64),
-        bad_words_list=tensor([[5, 6, 7, 0], [1, 3, -1, -1]]),
-        stop_words_list=tensor([[8, 9], [1, 2]]),
-        num_log_probs=tensor([2]),
-        return_generation_logits=YES,
-    ).sampling
-    assert (sampling.repetition_penalty, sampling.presence_penalty, sampling.frequency_penalty) == (1.5, 0.5, -0.25)
-    assert (sampling.min_tokens, sampling.seed) == (4, 2**63)
-    assert (sampling.bad_words, sampling.stop_sequences) == (((5,), (6, 7)), ((8,), (9,)))
-    assert (sampling.log_probs, sampling.top_log_probs, sampling.generation_logits) == (True, 2, True)
-    assert sampling.special
-
-
-def test_bias_comes_for_the_whole_vocabulary_or_for_chosen_ids_and_adds_up() -> None:
-    whole = np.zeros((1, 100), np.float32)
-    whole[0, [3, 99]] = 2.0, -1.5
-    assert dict(parse(embedding_bias=whole).sampling.logit_bias) == {3: 2.0, 99: -1.5}
-    assert dict(parse(embedding_bias=whole, **bias([3, 4, 4], [1, 1, 2])).sampling.logit_bias) == {
-        3: 3.0,
-        99: -1.5,
-        4: 3.0,
-    }
-    assert not parse(embedding_bias=np.zeros((1, 100), np.float32)).sampling.logit_bias
-
-
-def test_counts_and_measurements_are_given_as_asked() -> None:
-    assert parse().left_out == frozenset()
-    assert parse(return_num_input_tokens=NO, return_num_output_tokens=YES).left_out == {"num_input_tokens"}
-    assert [parse(**{name: YES}).wants_metrics for name in ("return_perf_metrics", "return_kv_cache_reuse_stats")] == [
-        True,
-        True,
-    ]
-    assert not parse().wants_metrics
-
-
-def test_parameters_of_sampling_hold_at_their_limits() -> None:
-    SamplingParams(max_tokens=1, temperature=0.0, top_p=1.0, min_p=1.0, seed=2**64 - 1).validate(10)
-    with pytest.raises(InvalidRequest, match="^top_p"):
-        SamplingParams(max_tokens=1, top_p=0.0).validate(10)
-
-
-def test_a_guide_is_text_with_a_kind_and_two_empty_strings_are_none() -> None:
-    assert parse(**{GUIDE_TYPE: words("json")}).guide == ("json", "")
-    assert parse(**{GUIDE_TYPE: words("regex"), GUIDE: words("a+")}).guide == ("regex", "a+")
-    assert parse(**{GUIDE_TYPE: words(""), GUIDE: words("")}).guide is None
-    assert parse().guide is None
-
-
 def test_where_nothing_can_be_guided_a_guide_is_refused_with_the_reason() -> None:
     parser = dataclasses.replace(PARSER, no_guides="not on this device")
     for fields in ({GUIDE_TYPE: words("json")}, {GUIDE: words("a+")}):
@@ -349,33 +181,6 @@ def test_where_nothing_can_be_guided_a_guide_is_refused_with_the_reason() -> Non
         inputs = {"input_ids": tensor([1]), "request_output_len": tensor([5])} | fields
         with pytest.raises(InvalidRequest, match=f"^{name}: is not supported: not on this device$"):
             parser.parse(Inputs(inputs, SHOWN_NAMES), "")
-
-
-def test_a_search_takes_all_beams_back_unless_told_otherwise_and_draws_nothing() -> None:
-    parsed = parse(**BEAMS, temperature=f32(1.0), runtime_top_k=tensor([1]), runtime_top_p=f32(0.0), streaming=NO)
-    assert parsed.sampling.beams == BeamParams(width=3, num_returned=3)
-    assert parsed.sampling.beams.length_penalty == 0.0
-    assert parsed.sampling.greedy
-    assert (parsed.num_sequences, parsed.pad_id) == (1, 7)
-    asked = {"len_penalty": f32(2.0), "beam_search_diversity_rate": f32(0.5), "num_return_sequences": tensor([2])}
-    beams = parse(**BEAMS, **asked, early_stopping=NO, pad_id=tensor([9])).sampling.beams
-    assert beams == BeamParams(width=3, num_returned=2, length_penalty=2.0, early_stopping=0, diversity_rate=0.5)
-
-
-def test_early_stopping_beyond_a_truth_value_comes_as_a_parameter() -> None:
-    never = parse('{"early_stopping": 2}', **BEAMS).sampling.beams
-    assert never is not None
-    assert never.early_stopping == 2
-    assert parse('{"early_stopping": ""}', **BEAMS).sampling.beams == BeamParams(width=3, num_returned=3)
-    for custom, fields, message in (
-        ('{"early_stopping": "soon"}', BEAMS, "early_stopping: 'soon' is not an integer"),
-        ('{"early_stopping": -1}', BEAMS, "early_stopping: -1 is not an integer"),
-        ('{"early_stopping": true}', BEAMS, "early_stopping: True is not an integer"),
-        ('{"early_stopping": 1}', BEAMS | {"early_stopping": YES}, "early_stopping: is given as an input and as a"),
-        ('{"early_stopping": 0}', {}, "early_stopping: 0 is not supported, allowed is 1: beam_width is 1"),
-    ):
-        with pytest.raises(InvalidRequest, match=f"^{message}"):
-            parse(custom, **fields)
 
 
 def test_where_logits_do_not_reach_the_host_what_needs_them_is_refused_with_the_reason() -> None:

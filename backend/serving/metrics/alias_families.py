@@ -82,7 +82,7 @@ def _tokens(read: Callable[[LevelCounts], int]) -> Callable[[Source], int]:
 
 
 def _vllm(name: str, kind: Kind, meaning: str, value: Callable[[Source], float | Reading]) -> Family:
-    return Family(f"vllm:{name}", kind, (), meaning, lambda source: [((), value(source))])
+    return Family.single(f"vllm:{name}", kind, meaning, value)
 
 
 ALIAS_FAMILIES = (

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from backend.serving.metrics.counts import LevelCounts
 from backend.serving.metrics.family import Family, Kind, Source, Value
 
-_Read = Callable[[Source], Iterable[tuple[tuple[str, ...], Value]]]
 
+def _by_level(name: str, kind: Kind, meaning: str, value: Callable[[LevelCounts], Value]) -> Family:
+    def read(source: Source) -> list[tuple[tuple[str, ...], Value]]:
+        return [((str(level),), value(of)) for level, of in source.counts.levels.copy().items()]
 
-def _one(value: Callable[[Source], Value]) -> _Read:
-    return lambda source: [((), value(source))]
-
-
-def _by_level(value: Callable[[LevelCounts], Value]) -> _Read:
-    return lambda source: [((str(level),), value(of)) for level, of in source.counts.levels.copy().items()]
+    return Family(name, kind, ("level",), meaning, read)
 
 
 def num_used(source: Source) -> int:
@@ -47,26 +44,23 @@ ENGINE_FAMILIES = (
         "Triton Server's own queue refuses or drops is in nv_inference_request_failure.",
         lambda source: source.counts.outcomes().items(),
     ),
-    Family(
+    Family.single(
         "inflight_slots",
         _GAUGE,
-        (),
         "Sequences that can run at the same time.",
-        _one(lambda source: source.scheduler.settings.max_batch_size),
+        lambda source: source.scheduler.settings.max_batch_size,
     ),
-    Family(
+    Family.single(
         "inflight_running_sequences",
         _GAUGE,
-        (),
         "Sequences that hold a slot.",
-        _one(lambda source: source.scheduler.population.num_running),
+        lambda source: source.scheduler.population.num_running,
     ),
-    Family(
+    Family.single(
         "inflight_waiting_sequences",
         _GAUGE,
-        (),
         "Sequences in the engine without a slot, preempted ones among them; not those in Triton Server's own queue.",
-        _one(lambda source: source.num_held()),
+        lambda source: source.num_held(),
     ),
     Family(
         "inflight_waiting_level_sequences",
@@ -75,40 +69,35 @@ ENGINE_FAMILIES = (
         "The waiting ones by level; without those that arrived since the last step was planned.",
         _waiting,
     ),
-    Family(
+    Family.single(
         "inflight_swapped_sequences",
         _GAUGE,
-        (),
         "Waiting sequences whose blocks lie in host memory.",
-        _one(lambda source: source.scheduler.residency.num_swapped),
+        lambda source: source.scheduler.residency.num_swapped,
     ),
-    Family(
+    Family.single(
         "inflight_pool_blocks",
         _GAUGE,
-        (),
         "Blocks of the KV pool: used + cached + free.",
-        _one(lambda source: source.scheduler.pool.num_usable),
+        lambda source: source.scheduler.pool.num_usable,
     ),
-    Family(
+    Family.single(
         "inflight_pool_blocks_used",
         _GAUGE,
-        (),
         "Pool blocks that sequences hold, or that a step under way may still touch.",
-        _one(num_used),
+        num_used,
     ),
-    Family(
+    Family.single(
         "inflight_pool_blocks_cached",
         _GAUGE,
-        (),
         "Pool blocks that nobody holds and whose prefix can be found again; given up when blocks are short.",
-        _one(lambda source: source.scheduler.pool.num_cached),
+        lambda source: source.scheduler.pool.num_cached,
     ),
-    Family(
+    Family.single(
         "inflight_pool_blocks_free",
         _GAUGE,
-        (),
         "Pool blocks that hold nothing.",
-        _one(lambda source: source.scheduler.pool.num_free),
+        lambda source: source.scheduler.pool.num_free,
     ),
     Family(
         "inflight_preemptions_total",
@@ -117,111 +106,101 @@ ENGINE_FAMILIES = (
         "Preemptions by the level of the victim and by what happened to its blocks: swap or recompute.",
         _preemptions,
     ),
-    Family(
+    Family.single(
         "inflight_recomputed_tokens_total",
         _COUNTER,
-        (),
         "Computed tokens whose blocks a preemption took and that are to be computed again, unless they are still "
         "found in the prefix cache.",
-        _one(lambda source: source.scheduler.residency.recomputed_tokens),
+        lambda source: source.scheduler.residency.recomputed_tokens,
     ),
-    Family(
+    Family.single(
         "inflight_swapped_blocks_total",
         _COUNTER,
-        (),
         "Blocks copied out to host memory by preemptions.",
-        _one(lambda source: source.scheduler.residency.swapped_blocks),
+        lambda source: source.scheduler.residency.swapped_blocks,
     ),
-    Family(
+    Family.single(
         "inflight_prefix_hit_tokens_total",
         _COUNTER,
-        (),
         "Tokens that were not computed since their blocks were found in the prefix cache or shared with a sibling.",
-        _one(lambda source: source.scheduler.residency.hit_tokens),
+        lambda source: source.scheduler.residency.hit_tokens,
     ),
-    Family("inflight_steps_total", _COUNTER, (), "Engine steps.", _one(lambda source: source.counts.steps)),
-    Family(
+    Family.single(
+        "inflight_steps_total",
+        _COUNTER,
+        "Engine steps.",
+        lambda source: source.counts.steps,
+    ),
+    Family.single(
         "inflight_step_tokens_total",
         _COUNTER,
-        (),
         "Tokens computed by steps, prompt and generated; divided by the steps: tokens per step.",
-        _one(lambda source: source.counts.step_tokens),
+        lambda source: source.counts.step_tokens,
     ),
-    Family(
+    Family.single(
         "inflight_step_sequences_total",
         _COUNTER,
-        (),
         "Sequences computed for by steps; divided by the steps: mean batch size.",
-        _one(lambda source: source.counts.step_sequences),
+        lambda source: source.counts.step_sequences,
     ),
-    Family(
+    Family.single(
         "inflight_step_seconds",
         _HISTOGRAM,
-        (),
         "Duration of a step, from its launch to its last token.",
-        _one(lambda source: source.counts.step_seconds.read()),
+        lambda source: source.counts.step_seconds.read(),
     ),
-    Family(
+    _by_level(
         "inflight_prompt_tokens_total",
         _COUNTER,
-        ("level",),
         "Prompt tokens of the requests that the engine has taken in.",
-        _by_level(lambda level: level.prompt_tokens),
+        lambda level: level.prompt_tokens,
     ),
-    Family(
+    _by_level(
         "inflight_generated_tokens_total",
         _COUNTER,
-        ("level",),
         "Tokens handed out to clients.",
-        _by_level(lambda level: level.generated_tokens),
+        lambda level: level.generated_tokens,
     ),
-    Family(
+    _by_level(
         "inflight_time_to_first_token_seconds",
         _HISTOGRAM,
-        ("level",),
         "From a request's arrival at the engine to its first token.",
-        _by_level(lambda level: level.time_to_first_token.read()),
+        lambda level: level.time_to_first_token.read(),
     ),
-    Family(
+    _by_level(
         "inflight_inter_token_seconds",
         _HISTOGRAM,
-        ("level",),
         "Between two tokens of a request, preemptions included.",
-        _by_level(lambda level: level.gap.read()),
+        lambda level: level.gap.read(),
     ),
-    Family(
+    _by_level(
         "inflight_queue_seconds",
         _HISTOGRAM,
-        ("level",),
         "From a request's arrival at the engine to its first slot; observed when it ends, if it ever got one.",
-        _by_level(lambda level: level.queue.read()),
+        lambda level: level.queue.read(),
     ),
-    Family(
+    _by_level(
         "inflight_end_to_end_seconds",
         _HISTOGRAM,
-        ("level",),
         "From a request's arrival at the engine to its end, however it ended.",
-        _by_level(lambda level: level.whole.read()),
+        lambda level: level.whole.read(),
     ),
-    Family(
+    Family.single(
         "inflight_request_prompt_tokens",
         _HISTOGRAM,
-        (),
         "Length of the prompt, of the requests that were taken in and have ended.",
-        _one(lambda source: source.counts.prompt_lengths.read()),
+        lambda source: source.counts.prompt_lengths.read(),
     ),
-    Family(
+    Family.single(
         "inflight_request_generated_tokens",
         _HISTOGRAM,
-        (),
         "Tokens generated, of the requests that were taken in and have ended.",
-        _one(lambda source: source.counts.output_lengths.read()),
+        lambda source: source.counts.output_lengths.read(),
     ),
-    Family(
+    Family.single(
         "inflight_request_sequences",
         _HISTOGRAM,
-        (),
         "Sequences asked for (num_return_sequences), of the requests that were not refused.",
-        _one(lambda source: source.counts.sequences.read()),
+        lambda source: source.counts.sequences.read(),
     ),
 )

@@ -48,6 +48,11 @@ class Family:
     meaning: str
     read: Callable[[Source], Iterable[tuple[tuple[str, ...], Value]]]
 
+    @classmethod
+    def single(cls, name: str, kind: Kind, meaning: str, value: Callable[[Source], Value]) -> Family:
+        """One without labels of its own, so of one series."""
+        return cls(name, kind, (), meaning, lambda source: [((), value(source))])
+
 
 class Series(NamedTuple):
     """One line of the page: a counter's or a gauge's value. family, meaning: name and help of the family it is in."""

@@ -8,7 +8,6 @@ from safetensors.torch import save_file
 
 from backend.config import EngineConfig
 from backend.engine_builder import assembled
-from backend.engine_parts import kv_layout
 from backend.errors import ConfigError
 from backend.executor.cpu import CpuExecutor
 from backend.executor.device import HostDevice
@@ -16,6 +15,7 @@ from backend.gpu_parts import gpu_parts, out_of_memory
 from backend.kv.storage import allocate
 from backend.model.config import ModelConfig
 from backend.model.decoder import Decoder
+from backend.model.kv_layout import layout_of
 from backend.model.weights import expected_shapes, load_weights
 from backend.request import Request, Sequence
 from backend.scheduler.plan import BlockCopies, Chunk, StepPlan
@@ -65,7 +65,7 @@ def reference_tokens(model_dir: Path, asked: Request) -> list[int]:
     """The CPU executor on the reference operations, one sequence at a time, the whole prompt in one step."""
     model = ModelConfig.from_directory(model_dir)
     decoder = Decoder(model, load_weights(model_dir, model, progress=False), reference_operations())
-    layout = kv_layout(config(model_dir), model, torch.float32)
+    layout = layout_of(model, config(model_dir).tokens_per_block)
     pool = allocate(layout, 9)
     executor = CpuExecutor(lambda inputs: decoder.forward(inputs, pool), pool, torch.empty((0, *layout.block_shape)))
     sequence = Sequence(asked)

@@ -17,6 +17,7 @@ from backend.kv.host_pool import HostPool
 from backend.kv.storage import KVLayout, allocate
 from backend.model.config import ModelConfig
 from backend.model.decoder import Decoder
+from backend.model.kv_layout import layout_of
 from backend.model.weights import DecoderWeights
 from backend.request import Request
 from backend.scheduler.costs import PreemptionCosts
@@ -48,9 +49,7 @@ def toy() -> tuple[ModelConfig, DecoderWeights]:
 
 def layout() -> KVLayout:
     config, _ = toy()
-    return KVLayout(
-        num_layers=config.num_layers, num_kv_heads=config.num_kv_heads, head_dim=config.head_dim, block_size=BLOCK
-    )
+    return layout_of(config, BLOCK)
 
 
 def decoders() -> Decoders:

@@ -2,11 +2,9 @@
 
 import json
 import queue
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -115,28 +113,3 @@ def probe(server: RunningServer) -> None:
 
 def token_request(ids: list[int], count: int, **fields: Any) -> Fields:
     return {"input_ids": ids, "input_lengths": [len(ids)], "request_output_len": [count], **fields}
-
-
-def steps(trace_file: Path) -> int:
-    return len(trace_file.read_text().splitlines())
-
-
-def wait_until_quiet(trace_file: Path, seconds: float = 0.5) -> int:
-    """Wait until no step has run for a while; the number of steps."""
-    end = time.monotonic() + PATIENCE
-    known, since = -1, time.monotonic()
-    while time.monotonic() < end:
-        now = steps(trace_file)
-        if now != known:
-            known, since = now, time.monotonic()
-        elif time.monotonic() - since > seconds:
-            return known
-        time.sleep(0.02)
-    raise AssertionError("the engine never came to rest")
-
-
-def wait_for_steps(trace_file: Path, count: int) -> None:
-    end = time.monotonic() + PATIENCE
-    while steps(trace_file) < count:
-        assert time.monotonic() < end, "the engine never began"
-        time.sleep(0.01)

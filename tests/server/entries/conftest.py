@@ -10,13 +10,12 @@ import pytest
 from tests.reference import Reference
 from tests.server.entries.client import PATIENCE, Client, Types
 from tests.server_fixture import RunningServer
+from tests.step_trace import trace_file_fixture
 
 LONGEST = 9
 
 
-@pytest.fixture(scope="package")
-def trace_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("trace") / "steps.jsonl"
+trace_file = trace_file_fixture("package")
 
 
 @pytest.fixture(scope="package")

@@ -150,7 +150,7 @@ NO_EFFECT = {"pad_id": 2}
 """What the documents say has none."""
 ELSEWHERE = {
     "stop": "server/entries/test_leaving.py::test_a_stop_with_the_same_request_id_ends_the_request",
-    "priority": "server/test_behaviour.py::"
+    "priority": "server/ensemble/test_refusals.py::"
     "test_the_priority_reaches_the_engine_by_tensor_and_by_parameter_through_the_ensemble",
     "tenant": "scheduler/test_fair_share.py::test_a_tenant_with_one_request_does_not_stand_behind_anothers_flood",
     "engine_key": "serving/test_open_requests.py::test_a_key_stops_its_request_alone_and_the_engines_number_stops_none",

@@ -15,13 +15,13 @@ from tests.server.entries.client import (
     Types,
     probe,
     token_request,
-    wait_for_steps,
-    wait_until_quiet,
 )
 from tests.server_fixture import RunningServer
+from tests.step_trace import wait_for_steps, wait_until_quiet
 
 pytestmark = pytest.mark.server
 LONG = 1500
+QUIET = 0.5
 
 
 LONG_ASKS: dict[str, Fields] = {
@@ -51,19 +51,19 @@ def test_a_client_that_leaves_ends_its_generation(
     stream: bool,
 ) -> None:
     """Of an ensemble's whole answer nobody tells the models; the entries that are models of their own see it."""
-    before = wait_until_quiet(trace_file)
+    before = wait_until_quiet(trace_file, QUIET)
     leaving = Client(server, types)
     leaving.send(model, **LONG_ASKS[model] | {STREAM.get(model, "stream"): stream})
     wait_for_steps(trace_file, before + 5)
     leaving.client.stop_stream(cancel_requests=True)
-    assert wait_until_quiet(trace_file) - before < LONG / 2
+    assert wait_until_quiet(trace_file, QUIET) - before < LONG / 2
     leaving.client.close()
     probe(server)
 
 
 @pytest.mark.parametrize("model", ["vllm_model", pytest.param("tensorrt_llm", marks=pytest.mark.nightly)])
 def test_an_http_client_that_leaves_ends_its_generation(server: RunningServer, trace_file: Path, model: str) -> None:
-    before = wait_until_quiet(trace_file)
+    before = wait_until_quiet(trace_file, QUIET)
     connection = http.client.HTTPConnection("127.0.0.1", server.http_port, timeout=PATIENCE)
     fields = {name: value[0] if name == "input_lengths" else value for name, value in LONG_ASKS[model].items()}
     connection.request(
@@ -73,7 +73,7 @@ def test_an_http_client_that_leaves_ends_its_generation(server: RunningServer, t
     assert b"data:" in response.read(100)
     response.close()
     connection.close()
-    assert wait_until_quiet(trace_file) - before < LONG / 2
+    assert wait_until_quiet(trace_file, QUIET) - before < LONG / 2
     probe(server)
 
 
@@ -85,7 +85,7 @@ def test_a_stop_with_the_same_request_id_ends_the_request(
     client: Client, server: RunningServer, types: Types, trace_file: Path, model: str
 ) -> None:
     """Sent to the model itself; for a request to the ensemble, to tensorrt_llm, as with TensorRT-LLM."""
-    before = wait_until_quiet(trace_file)
+    before = wait_until_quiet(trace_file, QUIET)
     fields = LONG_ASKS["tensorrt_llm_bls" if model == "ensemble" else model]
     client.send(model, request_id="mine", **fields)
     wait_for_steps(trace_file, before + 5)
@@ -102,5 +102,5 @@ def test_a_stop_with_the_same_request_id_ends_the_request(
         assert "cancelled" in ended.error
     else:
         assert (ended.error, ended.column("finish_reason")) == ("", [b"cancelled"])
-    assert wait_until_quiet(trace_file) - before < LONG / 2
+    assert wait_until_quiet(trace_file, QUIET) - before < LONG / 2
     stopper.client.stop_stream()

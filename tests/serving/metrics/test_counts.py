@@ -128,7 +128,6 @@ def test_preemptions_are_counted_by_level_and_mode_and_the_gauges_follow(mode: s
     [
         lambda lab: setattr(lab.scheduler.population, "num_paused", 1),
         lambda lab: setattr(lab.scheduler.residency, "num_swapped", 1),
-        lambda lab: lab.scheduler.population.preemptions.update({(1, "swap"): 1}),
     ],
 )
 def test_the_integrity_check_fires_on_a_wrong_count(spoil: Callable[[Lab], None]) -> None:
