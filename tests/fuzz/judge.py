@@ -16,7 +16,7 @@ TELLS = {
     "an address": re.compile(r"\b0x[0-9a-fA-F]{6,}"),
     "a memory key": re.compile(r"\bshm\b|shared memory|memory key|triton_python_backend_shm"),
     "a Python name": re.compile(
-        r"<class |\bobject at\b|\b\w*[a-z]\w*(?:Error|Exception|Warning)\b|\bNoneType\b|\bnumpy\b|\bdtype\b|\bself\."
+        r"<class |\bobject at 0x|\b\w*[a-z]\w*(?:Error|Exception|Warning)\b|\bNoneType\b|\bnumpy\b|\bdtype\b|\bself\."
     ),
     "no reason": re.compile(r"could not be taken in|request to the engine failed|could not be compiled"),
 }

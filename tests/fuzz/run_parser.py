@@ -1,22 +1,21 @@
 """Runs one harness under atheris, which picks bytes by the lines of ``backend`` that they reach.
 
-    python -m tests.fuzz.run_parser MODULE:FUNCTION RUNS CORPUS
+    python -m tests.fuzz.run_parser NAME RUNS CORPUS
 
-CORPUS is a folder; the samples of the harness, if it has any, are put into it. Ends with code 0 after RUNS inputs, or
-with atheris' report of the first that broke the harness. The package atheris must be there, in the version of
-tests/clients/atheris.txt.
+NAME is one of ``parsers.PARSERS``, or ``planted``. CORPUS is a folder, into which the harness' samples go. Ends with
+code 0 after RUNS inputs, or with atheris' report of the first that broke the harness. The package atheris must be there,
+in the version of tests/clients/atheris.txt.
 """
 
 from __future__ import annotations
 
-import importlib
 import sys
 from pathlib import Path
 
 import atheris
 
-with atheris.instrument_imports(include=["backend"]):
-    from tests.fuzz import parsers
+with atheris.instrument_imports(include=["backend", "tests.fuzz.planted"]):
+    from tests.fuzz import parsers, planted
 
 _LONGEST = 4096
 _SECONDS = 60
@@ -25,12 +24,13 @@ _SECONDS = 60
 
 def main() -> None:
     """Does not return."""
-    target, runs, corpus = sys.argv[1:]
-    module, _, name = target.partition(":")
-    harness = getattr(importlib.import_module(module), name)
-    if name in parsers.PARSERS:
-        for number, sample in enumerate(parsers.samples(name)):
-            Path(corpus, f"sample-{number}").write_bytes(sample)
+    name, runs, corpus = sys.argv[1:]
+    if name == "planted":
+        harness, samples = planted.parse, []
+    else:
+        harness, samples = parsers.PARSERS[name], list(parsers.samples(name))
+    for number, sample in enumerate(samples):
+        Path(corpus, f"sample-{number}").write_bytes(sample)
     options = [f"-runs={runs}", f"-max_len={_LONGEST}", f"-timeout={_SECONDS}", "-seed=1", "-rss_limit_mb=8192"]
     atheris.Setup([sys.argv[0], *options, f"-artifact_prefix={corpus}/", corpus], harness)
     atheris.Fuzz()

@@ -22,6 +22,7 @@ HTTP = Case(model="ensemble", door="generate", sound=True)
         "unexpected inference input 'x' for model 'ensemble'",
         "guided_decoding_guide: not a valid guide of type json_schema: #/properties/a is no schema and/or not there",
         "sampling_parameters: is not valid JSON",
+        "guided_decoding_guide: not a valid guide of type json_schema: EOF while parsing an object at line 1 column 1",
     ],
 )
 def test_a_clear_line_is_no_problem(message: str) -> None:
@@ -39,6 +40,7 @@ def test_a_clear_line_is_no_problem(message: str) -> None:
         ("failed to open shared memory region", "a memory key"),
         ("ValueError: 5 is wrong", "a Python name"),
         ("got <class 'int'>", "a Python name"),
+        ("<sampling.Params object at 0x7f12>", "a Python name"),
         ("'NoneType' is not iterable", "a Python name"),
         ("the request could not be taken in", "no reason"),
         (" ", "without words"),
