@@ -41,8 +41,9 @@ class Watchdog:
         self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
 
     def start(self) -> None:
-        """Begin to watch, if there is a limit."""
+        """Begin to watch, if there is a limit; the first look is now, as what is to be missed must have been seen."""
         if self._limit:
+            self._on_look()
             self._thread.start()
 
     def stop(self) -> None:

@@ -3,7 +3,7 @@
     python -m tests.fuzz.run_parser NAME RUNS CORPUS
 
 NAME is one of ``parsers.PARSERS``, or ``planted``. CORPUS is a folder, into which the harness' samples go. Ends with
-code 0 after RUNS inputs, or with atheris' report of the first that broke the harness. The package atheris must be there,
+code 0 after RUNS inputs, or with atheris' report of the first that broke it. The package atheris must be there,
 in the version of tests/clients/atheris.txt.
 """
 

@@ -102,3 +102,13 @@ def test_the_watchdog_calls_once_and_ends() -> None:
     assert looks
     assert not any(looks), "whoever watches the watchdog hears of it before the end"
     assert not dog._thread.is_alive()
+
+
+def test_there_is_a_sign_of_life_before_anything_can_be_missed() -> None:
+    looks: list[str] = []
+    dog = Watchdog(
+        beats=lambda: 0, busy=lambda: False, on_stuck=lambda: None, limit=1e6, on_look=lambda: looks.append("beat")
+    )
+    dog.start()
+    assert looks == ["beat"], "a process that is stopped before its first one is never missed"
+    dog.stop()
