@@ -100,6 +100,7 @@ class Entry:
         custom = checked_custom(parameters)  # here, as a request of a model's own cannot carry all that a client's can
         reply = Reply(request, len(prompts))
         numbers = [next(self._numbers) for _ in prompts]
+        trace = str(request.trace().get_context() or "")  # here, as it is freed when execute() has returned
         calls = {
             number: EngineCall(
                 self._engine,
@@ -110,6 +111,7 @@ class Entry:
                 reply,
                 timeout=request.timeout(),
                 parameters=custom,
+                trace=trace,
             )
             for number, prompt in zip(numbers, prompts, strict=True)
         }
