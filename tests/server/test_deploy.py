@@ -6,6 +6,7 @@ and the server counts the requests itself.
 
 import json
 import math
+import os
 import re
 import shutil
 import subprocess
@@ -100,6 +101,21 @@ def test_both_repositories_answer_side_by_side(server: RunningServer) -> None:
     answer = ask(server.grpc_url, text_input="The capital of France is", max_tokens=2, exclude_input_in_output=True)
     assert (answer.error, answer.text) == ("", " Paris.")
     assert word_count(server, "still there") == [2]
+
+
+def test_the_healthcheck_of_a_container_says_whether_the_server_is_ready_whatever_proxy_it_is_given(
+    server: RunningServer,
+) -> None:
+    def healthy(asked: str) -> bool:
+        _, _, flag, program = services()["server-cpu"]["healthcheck"]["test"]
+        line = [sys.executable, flag, program.replace("127.0.0.1:8000/v2/health/ready", asked)]
+        proxy = {"http_proxy": "http://127.0.0.1:9", "no_proxy": ""}
+        return subprocess.run(line, env={**os.environ, **proxy}, capture_output=True, timeout=60).returncode == 0
+
+    address = f"{server.host}:{server.http_port}"
+    assert healthy(f"{address}/v2/health/ready")
+    assert not healthy(f"{address}/v2/models/none/ready")  # answered, but with an error
+    assert not healthy("127.0.0.1:9/v2/health/ready")
 
 
 def test_every_family_that_alerts_and_dashboards_ask_for_is_on_the_page(server: RunningServer) -> None:
