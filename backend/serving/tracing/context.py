@@ -18,6 +18,20 @@ _PARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 _HEADERS = {"traceparent", "tracestate"}
 
 
+def to_pass_on(context: str | None) -> str:
+    """What the engine takes of a context that Triton Server gives, "" if nothing: tracing costs nobody a request."""
+    try:
+        headers = json.loads(context or "{}")
+        parent, state = headers.get("traceparent"), headers.get("tracestate")
+    except (ValueError, AttributeError):
+        return ""
+    if not isinstance(parent, str) or not _PARENT.fullmatch(parent):
+        return ""
+    whole = json.dumps({"traceparent": parent, "tracestate": state})
+    # A state may be of any length, and spans are joined without it.
+    return whole if isinstance(state, str) and len(whole) <= MAX_BYTES else json.dumps({"traceparent": parent})
+
+
 def trace_context(inputs: Inputs) -> str:
     """A JSON object of W3C's headers, as Triton Server writes it, or "" if there is none. Raises InvalidRequest."""
     text = inputs.string(NAME) if NAME in inputs else ""

@@ -14,7 +14,7 @@ import pytest
 
 from backend.errors import InvalidRequest
 from backend.serving.inputs import Inputs
-from backend.serving.tracing.context import MAX_BYTES, trace_context
+from backend.serving.tracing.context import MAX_BYTES, to_pass_on, trace_context
 
 PARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 WHOLE = json.dumps({"traceparent": PARENT, "tracestate": "vendor=1"})
@@ -47,6 +47,24 @@ def test_what_is_no_context_is_refused_in_one_short_line(text: str, problem: str
     with pytest.raises(InvalidRequest, match=f"^trace_context: .*{problem}") as refused:
         given(text)
     assert len(str(refused.value)) < 500
+
+
+@pytest.mark.parametrize(
+    ("servers", "passed_on"),
+    [
+        (WHOLE, json.loads(WHOLE)),
+        (json.dumps({"traceparent": PARENT}), {"traceparent": PARENT}),
+        (json.dumps({"traceparent": PARENT, "1700000000": "CUSTOM"}), {"traceparent": PARENT}),
+        (json.dumps({"traceparent": PARENT, "tracestate": "v" * MAX_BYTES}), {"traceparent": PARENT}),
+    ],
+)
+def test_the_engine_takes_whatever_an_entry_passes_on_of_a_servers_context(servers: str, passed_on: Any) -> None:
+    assert json.loads(given(to_pass_on(servers))) == passed_on
+
+
+@pytest.mark.parametrize("servers", [None, "", "no json", "[]", "{}", json.dumps({"traceparent": "none"})])
+def test_what_is_no_context_of_a_server_is_not_passed_on(servers: str | None) -> None:
+    assert to_pass_on(servers) == ""
 
 
 class Server(ModuleType):
