@@ -15,6 +15,7 @@ from backend.executor.base import MeasuredExecutor
 from backend.executor.cpu import CpuExecutor
 from backend.executor.interruption import Interruption
 from backend.executor.recorded_decode import RecordedDecode
+from backend.free_memory import available_memory
 from backend.kv.storage import allocate
 from backend.model.config import ModelConfig
 from backend.model.decoder import Decoder
@@ -53,7 +54,7 @@ def cpu_parts(config: EngineConfig, model: ModelConfig, progress: bool) -> Engin
     layout = layout_of(model, config.tokens_per_block, pool_dtype(config.kv_cache_precision, precision))
     operations = cpu_operations(config.num_threads or os.cpu_count() or 1, precision, config.batch_invariant, _NICENESS)
     weights = load_weights(config.model_dir, model, progress=progress, pack=operations.pack_linear)
-    free = sizing.available_memory()
+    free = available_memory()
     num_blocks = 1 + sizing.usable_blocks(config, model, layout, free, _SHARE_OF_MAIN_MEMORY)
     num_host_slots = sizing.host_slots(config, layout)
     limit = sizing.max_seq_len(config, model, (num_blocks - 1) * layout.block_size)

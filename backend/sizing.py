@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from backend.config import EngineConfig
 from backend.errors import ConfigError
+from backend.free_memory import available_memory
 from backend.kv.block_table import blocks_for
 from backend.kv.storage import KVLayout
 from backend.model.config import ModelConfig
-
-
-def available_memory() -> int:
-    """Bytes of main memory that can be taken without swapping, as the kernel estimates it."""
-    for line in Path("/proc/meminfo").read_text().splitlines():
-        if line.startswith("MemAvailable:"):
-            return int(line.split()[1]) * 1024
-    raise ConfigError("/proc/meminfo has no MemAvailable; set max_tokens_in_paged_kv_cache")
 
 
 def usable_blocks(

@@ -86,7 +86,7 @@ class Intake:
             deadline=arrived + timeout / 1e6 if timeout else None,
             tenant=parsed.tenant,
             salt=parsed.salt,
-            trace=self.tracing.context(request),
+            trace=self.tracing.context(request, parsed.trace),
             beam_watch=self.streams.beam_watch(parsed),
         )
         with self.counts.refusals(parsed.level):

@@ -13,6 +13,7 @@ from backend.serving.guided_inputs import GuideText, guide_of
 from backend.serving.inputs import Inputs, word_list
 from backend.serving.neutral_inputs import refuse_what_has_no_effect
 from backend.serving.sampling_inputs import sampling_of
+from backend.serving.tracing.context import trace_context
 
 SHOWN_NAMES = {
     "request_output_len": "max_tokens",
@@ -41,7 +42,7 @@ _LEAVE_OUT_IF_FALSE = {
 class ParsedRequest:
     """A valid request, not yet known to the engine. left_out: outputs that the client does not want.
 
-    guide: to be compiled, and then put into ``sampling``.
+    guide: to be compiled, and then put into ``sampling``. trace: the context that an entry passes on, "" for none.
     """
 
     prompt: tuple[int, ...]
@@ -59,6 +60,7 @@ class ParsedRequest:
     left_out: frozenset[str]
     announce: bool
     pad_id: int = 0
+    trace: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -106,6 +108,7 @@ class RequestParser:
             left_out=frozenset(out for flag, out in _LEAVE_OUT_IF_FALSE.items() if not inputs.boolean(flag, True)),
             announce=inputs.boolean("announce", False),
             pad_id=self._pad_id(inputs, sampling),
+            trace=trace_context(inputs),
         )
 
     def _pad_id(self, inputs: Inputs, sampling: SamplingParams) -> int:

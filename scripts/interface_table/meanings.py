@@ -11,6 +11,7 @@ from backend.serving.entries import refusals, retention
 from backend.serving.entries.text_request import LLMAPI_MAX_TOKENS
 from backend.serving.entries.token_inputs import MAX_BATCH
 from backend.serving.request_parser import MAX_LABEL_BYTES, MAX_SEQUENCES, MAX_STOP_WORD_BYTES, MAX_STOP_WORDS
+from backend.serving.tracing.context import MAX_BYTES
 
 
 class Meaning(NamedTuple):
@@ -209,6 +210,11 @@ INPUTS: dict[str, Meaning] = (
         "detokenize": Meaning("return what the detokenizer needs", _FLAG, "false"),
         "announce": Meaning(
             "a first response at once, with engine_key alone: the request is in the engine", _FLAG, "false"
+        ),
+        "trace_context": Meaning(
+            "what the request's spans go under where the engine traces and the server has no trace of it",
+            f"JSON of W3C's traceparent and tracestate, at most {MAX_BYTES} bytes",
+            "none",
         ),
         "sampling_parameters": Meaning("vLLM's sampling parameters, a JSON object; its keys are below", "JSON", "{}"),
         "return_finish_reason": Meaning("return finish_reason", _FLAG, "false"),

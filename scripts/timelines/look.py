@@ -20,16 +20,18 @@ class Paint(NamedTuple):
 
 
 PAINTS = {
-    Kind.QUEUED: Paint("#d4d7da", "#4a4f55", 0.36),
+    Kind.QUEUED: Paint("#c9cdd1", "#33383d", 0.4),
     Kind.PROMPT: Paint("#2a6f97", "#ffffff", 0.8),
     Kind.DECODE: Paint("#a8cbdc", "#1c3d4f", 0.8),
-    Kind.PASSED: Paint("#edf0f2", "#4a4f55", 0.36),
-    Kind.SWAPPED: Paint("#e0b15e", "#4d3405", 0.36),
-    Kind.DROPPED: Paint("#cf8274", "#4d1a10", 0.36),
-    Kind.AGAIN: Paint("#7d6b99", "#ffffff", 0.8),
+    Kind.PASSED: Paint("#dfe5e9", "#4a4f55", 0.4),
+    Kind.SWAPPED: Paint("#e9b44c", "#3d2a04", 0.4),
+    Kind.DROPPED: Paint("#e08e79", "#3d130a", 0.4),
+    Kind.AGAIN: Paint("#7b4b94", "#ffffff", 0.8),
 }
 URGENT, ORDINARY = "#111111", "#5c636a"
 """Colours of the names of requests at level 1, and of the others."""
+URGENT_BAND = "#f6f1e4"
+"""Behind the rows of level 1."""
 WORDS_IN_BARS = {Kind.QUEUED: "waits", Kind.SWAPPED: "swapped out", Kind.DROPPED: "to recompute"}
 
 
@@ -60,7 +62,7 @@ def axis_of(recording: Recording, kind: str) -> Axis:
 
 def name_of(row: Row) -> str:
     """What stands before a row."""
-    return f"level {row.level}   prompt {row.prompt}"
+    return f"prompt of {row.prompt},  level {row.level}"
 
 
 def told(row: Row, cell: Cell, recording: Recording) -> str:

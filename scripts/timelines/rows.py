@@ -23,6 +23,7 @@ class Kind(enum.Enum):
 
 
 CHUNKS = (Kind.PROMPT, Kind.AGAIN)
+_PREEMPTED = (Kind.SWAPPED, Kind.DROPPED)
 _WAITS = {Change.QUEUED: Kind.QUEUED, Change.SWAPPED: Kind.SWAPPED, Change.DROPPED: Kind.DROPPED}
 
 
@@ -93,6 +94,32 @@ def step_tokens(row: Row) -> Iterator[tuple[int, Kind, int]]:
             yield cell.first, cell.kind, cell.tokens
         elif cell.kind is Kind.DECODE:
             yield from ((column, Kind.DECODE, 1) for column in range(cell.first, cell.last + 1))
+
+
+class Takeover(NamedTuple):
+    """Room that changes hands. column: the first without the victim. victim, taker: places of their rows."""
+
+    column: int
+    victim: int
+    taker: int
+
+
+def takeovers(rows: list[Row]) -> list[Takeover]:
+    """Preemptions in whose step a more urgent request begins to compute. Of several that begin, each is named first."""
+    found = list[Takeover]()
+    for place, row in enumerate(rows):
+        for column in (cell.first for cell in row.cells if cell.kind in _PREEMPTED):
+            takers = [n for n, other in enumerate(rows) if other.level < row.level and _begins(other, column)]
+            named = [known.taker for known in found if known.column == column]
+            if takers:
+                found.append(Takeover(column, place, min(takers, key=named.count)))
+    return found
+
+
+def _begins(row: Row, column: int) -> bool:
+    """Whether it computes in this column and has waited in the one before, or was not there."""
+    works = {at for at, _, _ in step_tokens(row)}
+    return column in works and column - 1 not in works
 
 
 class _Life:

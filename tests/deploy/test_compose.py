@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import subprocess
+import tomllib
 
 import pytest
 import yaml
@@ -36,6 +37,8 @@ def faults(described):
             found.append(f"{name}: runs as root")
         if name not in ONE_SHOT and not (health.get("test") and health.get("interval") and health.get("timeout")):
             found.append(f"{name}: its health is not looked at")
+        if not {"max-size", "max-file"} <= service.get("logging", {}).get("options", {}).keys():
+            found.append(f"{name}: its log grows without end")
         if not TAG.fullmatch(service.get("image", "")):
             found.append(f"{name}: image {service.get('image')} is not pinned by a tag")
         if "ALL" not in service.get("cap_drop", []) or "no-new-privileges:true" not in service.get("security_opt", []):
@@ -73,6 +76,7 @@ def test_every_service_is_restarted_watched_pinned_unprivileged_and_on_loopback(
         ({"image": "grafana/grafana"}, "image grafana/grafana is not pinned by a tag"),
         ({"image": "grafana/grafana:latest"}, "image grafana/grafana:latest is not pinned by a tag"),
         ({"user": "root"}, "runs as root"),
+        ({"logging": {"driver": "json-file"}}, "its log grows without end"),
         ({"read_only": False}, "no read_only"),
         ({"volumes": ["./deploy:/etc/x"]}, "./deploy:/etc/x is writable"),
         ({"volumes": ["models:/models"]}, "models:/models is writable"),
@@ -143,9 +147,10 @@ def test_the_model_that_is_prepared_is_the_one_that_is_served(monkeypatch, tmp_p
 
 def test_the_gpu_is_reserved_for_the_gpu_profile_alone():
     described = services()
-    (device,) = described["server-gpu"]["deploy"]["resources"]["reservations"]["devices"]
-    assert device == {"driver": "nvidia", "count": 1, "capabilities": ["gpu"]}
-    assert [name for name in described if "deploy" in described[name]] == ["server-gpu"]
+    reserved = {name: described[name]["deploy"]["resources"]["reservations"] for name in SERVERS}
+    assert reserved["server-gpu"].pop("devices") == [{"driver": "nvidia", "count": 1, "capabilities": ["gpu"]}]
+    assert reserved["server-gpu"] == reserved["server-cpu"] == {"memory": "2g"}
+    assert {name for name in described if "deploy" in described[name]} == set(SERVERS)
     assert {name: described[name].get("profiles") for name in SERVERS} == {"server-cpu": ["cpu"], "server-gpu": ["gpu"]}
 
 
@@ -160,11 +165,26 @@ def test_everything_that_is_mounted_from_the_checkout_and_copied_into_the_image_
     assert let_through == names
 
 
+def test_the_image_has_every_extra_but_those_of_tools_that_no_container_runs():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    (installed,) = re.findall(r'-e "\.\[([\w,]+)\]"', (ROOT / "deploy/Dockerfile").read_text())
+    assert set(extras) - set(installed.split(",")) == {"server", "loadtest", "bench", "top", "dev"}
+    assert set(installed.split(",")) <= set(extras)
+
+
 def test_the_example_of_an_environment_names_what_the_file_wants():
     wanted = set(re.findall(r"\$\{(\w+):\?", COMPOSE.read_text()))
-    given = dict(re.findall(r"^(\w+)=(.*)$", (ROOT / "deploy/example.env").read_text(), re.MULTILINE))
+    example = (ROOT / "deploy/example.env").read_text()
+    given = dict(re.findall(r"^(\w+)=(.*)$", example, re.MULTILINE))
     assert given == dict.fromkeys(wanted, "")
     assert wanted == set(REQUIRED)
+    offered = dict(re.findall(r"^# (\w+)=(.*)$", example, re.MULTILINE))
+    defaults = dict(re.findall(r"\$\{(\w+):-([^}]*)\}", COMPOSE.read_text()))
+    ports = {name for name in defaults if name.endswith("_PORT")}
+    assert set(offered) == set(defaults) - ports
+    assert {name: value for name, value in offered.items() if name != "OTLP_ENDPOINT"} == {
+        name: defaults[name] for name in offered if name != "OTLP_ENDPOINT"
+    }
 
 
 @pytest.mark.skipif(not shutil.which("docker-compose"), reason="docker-compose is not installed")

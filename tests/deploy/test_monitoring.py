@@ -26,7 +26,7 @@ def test_each_alert_says_what_to_do_and_has_a_case_where_it_fires_and_one_where_
         assert rule["labels"]["severity"] in ("page", "ticket")
     cases = [case for path in PROMETHEUS.glob("*alerts_test.yml") for case in yaml.safe_load(path.read_text())["tests"]]
     tried = [(test["alertname"], bool(test["exp_alerts"])) for case in cases for test in case["alert_rule_test"]]
-    assert sorted(tried) == sorted((name, fires) for name in names for fires in (False, True))
+    assert set(tried) == {(name, fires) for name in names for fires in (False, True)}
 
 
 def test_prometheus_asks_where_the_servers_metrics_are():

@@ -6,6 +6,7 @@ and the server counts the requests itself.
 
 import json
 import math
+import os
 import re
 import shutil
 import subprocess
@@ -102,6 +103,21 @@ def test_both_repositories_answer_side_by_side(server: RunningServer) -> None:
     assert word_count(server, "still there") == [2]
 
 
+def test_the_healthcheck_of_a_container_says_whether_the_server_is_ready_whatever_proxy_it_is_given(
+    server: RunningServer,
+) -> None:
+    def healthy(asked: str) -> bool:
+        _, _, flag, program = services()["server-cpu"]["healthcheck"]["test"]
+        line = [sys.executable, flag, program.replace("127.0.0.1:8000/v2/health/ready", asked)]
+        proxy = {"http_proxy": "http://127.0.0.1:9", "no_proxy": ""}
+        return subprocess.run(line, env={**os.environ, **proxy}, capture_output=True, timeout=60).returncode == 0
+
+    address = f"{server.host}:{server.http_port}"
+    assert healthy(f"{address}/v2/health/ready")
+    assert not healthy(f"{address}/v2/models/none/ready")  # answered, but with an error
+    assert not healthy("127.0.0.1:9/v2/health/ready")
+
+
 def test_every_family_that_alerts_and_dashboards_ask_for_is_on_the_page(server: RunningServer) -> None:
     asked = set().union(*(families(query) for query in [*dashboard_queries(), *(rule["expr"] for rule in rules())]))
     page = get(server.metrics_url)
@@ -169,7 +185,9 @@ def test_prometheus_scrapes_the_server_and_every_query_of_the_dashboard_has_data
     assert [query for query, samples in of_the_engine.items() if not any(map(finite, samples))] == []
     assert found['up{job="triton"}'][0]["value"][1] == "1"
     assert firing == []
-    answered = found["sum by (model) (rate(nv_inference_request_success{}[$__rate_interval]))"]
+    answered = next(
+        samples for query, samples in found.items() if "sum by (model) (rate(nv_inference_request_success" in query
+    )
     assert {each["metric"]["model"] for each in answered if float(each["value"][1]) > 0} >= {"ensemble"}
 
 

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.otlp_receiver import Receiver, Span
+from tests.server.entries.client import Fields
+from tests.server.entries.test_doors import ASKS
 from tests.server_fixture import RunningServer
 
 pytestmark = [pytest.mark.server, pytest.mark.nightly]
@@ -29,10 +31,10 @@ def server(smollm2_dir: Path, receiver: Receiver) -> Iterator[RunningServer]:
     )
 
 
-def generate(server: RunningServer, model: str, max_tokens: int, flags: str) -> None:
-    body = json.dumps({"text_input": "The capital of France is " * 8, "max_tokens": max_tokens}).encode()
-    headers = {"content-type": "application/json", "traceparent": f"00-{TRACE}-{CALLER}-{flags}"}
-    asked = urllib.request.Request(f"{server.http_url}/v2/models/{model}/generate", body, headers)
+def generate(server: RunningServer, model: str, body: Fields, trace: str = TRACE) -> None:
+    headers = {"content-type": "application/json", "traceparent": f"00-{trace}-{CALLER}-01"}
+    url = f"{server.http_url}/v2/models/{model}/generate"
+    asked = urllib.request.Request(url, json.dumps(body).encode(), headers)
     with urllib.request.urlopen(asked, timeout=60) as answer:
         assert answer.status == 200
 
@@ -49,7 +51,7 @@ def ancestors(span: Span, spans: list[Span]) -> list[Span]:
 def test_the_engines_spans_hang_under_the_servers_and_those_under_the_callers(
     server: RunningServer, receiver: Receiver
 ) -> None:
-    generate(server, "ensemble", 5, "01")
+    generate(server, "ensemble", {"text_input": "The capital of France is " * 8, "max_tokens": 5})
     (root,) = receiver.wait_for(NAME)
     receiver.wait_for("InferRequest")
     assert root.service == "inflight_batcher"
@@ -67,3 +69,21 @@ def test_the_engines_spans_hang_under_the_servers_and_those_under_the_callers(
     assert root.attributes["gen_ai.usage.output_tokens"] == 5
     assert root.events == ("admitted", "first_token", "ended")
     assert above[-1].start <= root.start <= root.end <= above[-1].end
+
+
+def test_through_every_other_entry_the_engines_span_hangs_under_the_entrys_and_that_under_the_callers(
+    server: RunningServer, receiver: Receiver
+) -> None:
+    before = len([span for span in receiver.spans if span.name == NAME])
+    others = [model for model in ASKS if model != "ensemble"]
+    traces = {model: f"{number:032x}" for number, model in enumerate(others, 1)}
+    for model, trace in traces.items():
+        generate(server, model, ASKS[model], trace)
+    roots = {span.trace: span for span in receiver.wait_for(NAME, before + len(others))[before:]}
+    receiver.wait_for("InferRequest", 1 + len(others))
+    for model, trace in traces.items():
+        above = ancestors(roots[trace], receiver.spans)
+        assert {span.service for span in above} == {"triton-inference-server"}
+        assert model in [span.name for span in above]
+        assert above[-1].parent == CALLER
+        assert roots[trace].attributes["gen_ai.usage.output_tokens"] == 4

@@ -13,7 +13,7 @@ from backend.request import FinishReason
 from backend.step_trace import StepTraceFile
 from scripts.timelines import __main__ as command
 from scripts.timelines.recording import Recording, read
-from scripts.timelines.rows import Cell, Kind, Row, cut, rows_of, step_tokens
+from scripts.timelines.rows import Cell, Kind, Row, Takeover, cut, rows_of, step_tokens, takeovers
 from tests.engine.engines import oracle_engine, request, run
 from tests.oracle import OracleExecutor
 
@@ -135,6 +135,24 @@ def test_each_step_of_a_request_is_what_a_reader_of_the_trace_says_it_is(by_hand
     ]
 
 
+def test_who_gives_way_points_to_the_more_urgent_one_that_begins_in_that_step(by_hand: Recording) -> None:
+    rows = rows_of(by_hand)
+    assert takeovers(rows) == [Takeover(column=4, victim=0, taker=1)]
+    assert takeovers([rows[0], rows[1]._replace(level=3)]) == []
+
+
+def test_two_that_give_way_in_one_step_point_to_two_that_begin() -> None:
+    def row(level: int, *cells: Cell) -> Row:
+        return Row(request_id=0, level=level, prompt=4, output=0, reason="", end=3, cells=list(cells))
+
+    victim = row(3, Cell(Kind.DECODE, 0, 1, 4, 2), Cell(Kind.SWAPPED, 2, 2))
+    taker = row(1, Cell(Kind.QUEUED, 1, 1), Cell(Kind.PROMPT, 2, 2, 0, 4))
+    running = row(1, Cell(Kind.DECODE, 0, 2, 4, 3))
+    assert takeovers([victim, victim, running, taker, taker]) == [Takeover(2, 0, 3), Takeover(2, 1, 4)]
+    assert takeovers([victim, victim, running, taker]) == [Takeover(2, 0, 3), Takeover(2, 1, 3)]
+    assert takeovers([victim, running]) == []
+
+
 def test_a_cut_keeps_what_lies_within_it(by_hand: Recording) -> None:
     recording, rows = cut(by_hand, rows_of(by_hand), 2, 3)
     assert [step.number for step in recording.steps] == [2, 3]
@@ -216,7 +234,8 @@ def test_the_demonstration_shows_waiting_and_preemption_on_the_real_engine(
     assert [(row.level, row.prompt, row.output) for row in rows] == [(a.level, a.prompt, a.output) for a in ARRIVALS]
     kinds = [(row.level, cell.kind) for row in rows for cell in row.cells]
     assert {level for level, kind in kinds if kind in (Kind.SWAPPED, Kind.DROPPED)} == {3}
-    assert {kind for _, kind in kinds} >= {Kind.SWAPPED, Kind.QUEUED, Kind.PROMPT, Kind.DECODE}
+    assert {kind for _, kind in kinds} >= {*Kind} - {Kind.PASSED}
+    assert {rows[each.taker].level for each in takeovers(rows)} == {1}
     out = tmp_path / "picture.png"
     monkeypatch.setattr("sys.argv", ["timeline", str(tmp_path / "trace"), "--out", str(out)])
     assert command.main() == 0

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from backend.serving.entries.reply import Reply
 from backend.serving.inputs import Tensors, as_array
 from backend.serving.response_stream import Failure
+from backend.serving.tracing.context import NAME as TRACE
 
 _log = logging.getLogger(__name__)
 
@@ -46,12 +47,13 @@ class EngineCall:
         *,
         timeout: int = 0,
         parameters: Mapping[str, object] | None = None,
+        trace: str = "",
     ) -> None:
         """engine: the model's name. outputs: to ask it for; few, as all of a stream stay in shared memory till its end.
 
         prepare: gives its inputs, and may ask other models; it raises RequestFailed.
 
-        timeout: microseconds, 0 for none. parameters: custom ones.
+        timeout: microseconds, 0 for none. parameters: custom ones. trace: context of the client's request, "" for none.
         """
         self.sender = reply
         self._engine = engine
@@ -62,6 +64,9 @@ class EngineCall:
         self._reply = reply
         self._timeout = timeout
         self._parameters = dict(parameters or {})
+        self._own = {"announce": as_array([True], np.bool_)}
+        if trace:
+            self._own[TRACE] = as_array([trace.encode()], np.object_)
         self._lock = threading.Lock()
         self._begun = False
         self._known = False
@@ -136,10 +141,7 @@ class EngineCall:
             request_id=self._request_id,
             model_name=self._engine,
             requested_output_names=self._outputs,
-            inputs=[
-                pb_utils.Tensor("announce", as_array([True], np.bool_)),
-                *(pb_utils.Tensor(name, array) for name, array in inputs.items()),
-            ],
+            inputs=[pb_utils.Tensor(name, array) for name, array in (self._own | dict(inputs)).items()],
             timeout=self._timeout,
             parameters=self._parameters,
         )

@@ -24,6 +24,7 @@ from backend.serving.inputs import Inputs, Tensors
 from backend.serving.open_requests import OpenRequests
 from backend.serving.request_parser import checked_custom
 from backend.serving.response_stream import Failure
+from backend.serving.tracing.context import to_pass_on
 from backend.serving.triton_io import ServerLog, error_response, read_inputs
 
 _log = logging.getLogger(__name__)
@@ -100,6 +101,7 @@ class Entry:
         custom = checked_custom(parameters)  # here, as a request of a model's own cannot carry all that a client's can
         reply = Reply(request, len(prompts))
         numbers = [next(self._numbers) for _ in prompts]
+        trace = to_pass_on(request.trace().get_context())  # here, as it is freed when execute() has returned
         calls = {
             number: EngineCall(
                 self._engine,
@@ -110,6 +112,7 @@ class Entry:
                 reply,
                 timeout=request.timeout(),
                 parameters=custom,
+                trace=trace,
             )
             for number, prompt in zip(numbers, prompts, strict=True)
         }

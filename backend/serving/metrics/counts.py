@@ -95,6 +95,7 @@ class EngineCounts:
         self.step_seconds = Histogram(STEP_SECONDS)
         self.steps = self.step_tokens = self.step_sequences = self.last_chunk_tokens = 0
         self.last_step_at = 0.0
+        self.loaded_at = time.time()
         self._refused: defaultdict[int | None, int] = defaultdict(int, {None: 0})
 
     # --- in the engine's thread

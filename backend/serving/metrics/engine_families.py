@@ -45,6 +45,12 @@ ENGINE_FAMILIES = (
         lambda source: source.counts.outcomes().items(),
     ),
     Family.single(
+        "inflight_loaded_timestamp_seconds",
+        _GAUGE,
+        "Unix time, in whole seconds, at which the model was loaded; it changes with each start of the server.",
+        lambda source: int(source.counts.loaded_at),
+    ),
+    Family.single(
         "inflight_slots",
         _GAUGE,
         "Sequences that can run at the same time.",

@@ -11,8 +11,11 @@ from backend.serving.tracing.recorder import Recorder
 class Tracing(Protocol):
     """Told of the beginning and the end of an engine's life, and asked of each request."""
 
-    def context(self, request: Any) -> str:
-        """The trace context of one of Triton Server's requests, as the engine's Request wants it; "" for none."""
+    def context(self, request: Any, given: str) -> str:
+        """The trace context of one of Triton Server's requests, as the engine's Request wants it; "" for none.
+
+        given: its input ``trace_context``.
+        """
 
     def start(self, engine: Engine) -> None:
         """Watch this engine."""
@@ -24,7 +27,7 @@ class Tracing(Protocol):
 class NoTracing:
     """Requests are not traced."""
 
-    def context(self, request: Any) -> str:  # noqa: ARG002
+    def context(self, request: Any, given: str) -> str:  # noqa: ARG002
         """None."""
         return ""
 
@@ -42,9 +45,9 @@ class SpanTracing:
         """provider: the SDK's TracerProvider; ``close`` shuts it down."""
         self._provider = provider
 
-    def context(self, request: Any) -> str:
-        """What the server passes on; it has none for a request that it does not sample."""
-        return str(request.trace().get_context() or "")
+    def context(self, request: Any, given: str) -> str:
+        """What the server passes on, or else the entry; neither has one for a request that is not sampled."""
+        return str(request.trace().get_context() or given)
 
     def start(self, engine: Engine) -> None:
         """Watch this engine, and begin to make spans."""

@@ -154,8 +154,9 @@ ELSEWHERE = {
     "test_the_priority_reaches_the_engine_by_tensor_and_by_parameter_through_the_ensemble",
     "tenant": "scheduler/test_fair_share.py::test_a_tenant_with_one_request_does_not_stand_behind_anothers_flood",
     "engine_key": "serving/test_open_requests.py::test_a_key_stops_its_request_alone_and_the_engines_number_stops_none",
+    "trace_context": "serving/tracing/test_spans.py::test_the_servers_context_is_the_parent_or_else_the_one_that_came",
 }
-"""Inputs that change when, not what: the tests in which they do."""
+"""Inputs that change when, or what is told to others, but no answer: the tests in which they do."""
 
 
 def served(model: str, name: str) -> bool:

@@ -138,6 +138,12 @@ def test_the_integrity_check_fires_on_a_wrong_count(spoil: Callable[[Lab], None]
         lab.scheduler.check_integrity()
 
 
+def test_a_model_that_is_loaded_again_says_another_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    for now in (1700000000.25, 1700000031.75):
+        monkeypatch.setattr("time.time", lambda now=now: now)
+        assert figures(EngineCounts())["inflight_loaded_timestamp_seconds",] == int(now)
+
+
 def test_every_series_has_all_labels_of_its_family_and_no_label_twice() -> None:
     source = Source(EngineCounts(), Lab().scheduler, lambda: 0)
     for family in ENGINE_FAMILIES + ALIAS_FAMILIES:

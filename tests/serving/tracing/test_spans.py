@@ -6,6 +6,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Sequence as SequenceOf
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -222,6 +223,14 @@ def test_when_too_much_waits_for_the_spans_thread_new_requests_are_not_traced(mo
     run(watched.engine)
     assert watched.spans() == []
     assert watched.recorder.num_left_out == 1
+
+
+def test_the_servers_context_is_the_parent_or_else_the_one_that_came() -> None:
+    tracing = tracing_of("http://127.0.0.1:9")
+    for own, parent in (("the server's", "the server's"), (None, "what came")):
+        asked = SimpleNamespace(trace=lambda own=own: SimpleNamespace(get_context=lambda: own))
+        assert tracing.context(asked, "what came") == parent
+    assert tracing_of("").context(None, "what came") == ""
 
 
 @pytest.mark.parametrize("endpoint", ["localhost:4318", "ftp://host", "http://", "/v1/traces"])
