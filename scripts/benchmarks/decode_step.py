@@ -32,11 +32,12 @@ class Subject:
     precision: str
     threads: int
     batch_invariant: bool = False
+    kv_cache_precision: str = "auto"
 
     @property
     def pool_dtype(self) -> torch.dtype:
-        """Of the pool that an engine of this precision has."""
-        return pool_dtype("auto", self.precision)
+        """Of the pool that an engine of these precisions has."""
+        return pool_dtype(self.kv_cache_precision, self.precision)
 
     def operations(self) -> Operations:
         """The compiled operations."""
