@@ -7,13 +7,13 @@ from torch import Tensor
 from kernels.add_rms_norm import triton_kernel as add_rms_norm
 from kernels.gated_activation import triton_kernel as gated_activation
 from kernels.linear import reference as dense_linear
+from kernels.operations import Operations, PagedAttention
 from kernels.paged_attention import triton_decode
 from kernels.paged_attention import triton_kernel as ragged_attention
 from kernels.quantized_linear import triton_kernel as quantized_linear
 from kernels.quantized_linear.weights import ChannelWeight, GroupWeight
 from kernels.rms_norm import triton_kernel as rms_norm
 from kernels.rope_and_write import triton_kernel as rope_and_write
-from kernels.table import Operations, PagedAttention
 
 
 def mixed_operations() -> Operations:

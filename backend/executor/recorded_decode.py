@@ -11,7 +11,7 @@ from torch import Tensor
 from backend.model.batch import StepInputs
 from backend.model.decoder import Decoder
 from backend.model.rope import RopeConfig, Rotation
-from kernels.table import Recorder
+from kernels.operations import Recorder
 
 MOST_ROWS = 64
 """With more rows than this, what Python does between the kernels is no part of a step worth the memory."""

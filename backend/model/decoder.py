@@ -11,7 +11,7 @@ from backend.model.batch import StepInputs
 from backend.model.config import LayerKind, ModelConfig
 from backend.model.rope import RopeConfig, Rotation, rotation
 from backend.model.weights import DecoderWeights, LayerWeights
-from kernels.table import Operations
+from kernels.operations import Operations
 
 
 @dataclass(frozen=True, slots=True)

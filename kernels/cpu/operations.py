@@ -3,10 +3,10 @@
 from kernels.cpu.team import Team
 from kernels.gated_activation.cpu import CpuGatedActivation
 from kernels.linear.cpu import CpuLinear
+from kernels.operations import Operations
 from kernels.paged_attention.cpu import CpuPagedAttention
 from kernels.rms_norm.cpu import CpuRmsNorm
 from kernels.rope_and_write.cpu import CpuRopeAndWrite
-from kernels.table import Operations
 
 _KERNELS = (CpuRmsNorm.kernel, CpuRopeAndWrite.kernel, CpuGatedActivation.kernel, *CpuPagedAttention.kernels)
 

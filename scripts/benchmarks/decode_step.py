@@ -19,7 +19,8 @@ from backend.model.config import ModelConfig
 from backend.model.decoder import Decoder
 from backend.model.kv_layout import layout_of
 from backend.model.weights import DecoderWeights, load_weights
-from kernels.table import Operations, cpu_operations
+from kernels.operations import Operations
+from kernels.table import cpu_operations
 
 BLOCK_SIZE = 16
 

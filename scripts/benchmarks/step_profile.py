@@ -14,7 +14,7 @@ import torch
 from backend.model.config import ModelConfig
 from backend.model.decoder import Decoder
 from backend.model.weights import DecoderWeights
-from kernels.table import Operations
+from kernels.operations import Operations
 
 from .decode_step import Subject, decode_batch, pool_for, step_milliseconds
 

@@ -3,7 +3,8 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from kernels.table import Operations, cpu_operations, reference_operations
+from kernels.operations import Operations
+from kernels.table import cpu_operations, reference_operations
 
 _MAKE: dict[str, Callable[[], Operations]] = {"reference": reference_operations, "cpu": lambda: cpu_operations(2)}
 

@@ -6,7 +6,8 @@ import torch
 from kernels.linear import cpu
 from kernels.linear.cpu_int8 import LARGEST
 from kernels.linear.reference import linear, round_rows
-from kernels.table import Operations, cpu_operations
+from kernels.operations import Operations
+from kernels.table import cpu_operations
 
 ROWS = [1, 2, 3, 4, 5, 6, 7, 8, 12, 13, 31, 97, 200]
 

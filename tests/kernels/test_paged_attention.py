@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from kernels.operations import Operations, PagedAttention
 from kernels.paged_attention.reference import paged_attention
-from kernels.table import Operations, PagedAttention
 
 Shape = tuple[int, int]  # (query rows, keys) of one sequence
 

@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from kernels.kv_write.reference import kv_write
+from kernels.operations import Operations
 from kernels.rms_norm.reference import rms_norm
 from kernels.rope.reference import rope
 from kernels.rope_and_write.reference import rope_and_write
-from kernels.table import Operations
 
 
 @pytest.mark.parametrize("size", [64, 80, 128, 256])

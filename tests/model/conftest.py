@@ -6,7 +6,8 @@ import torch
 from backend.model.config import ModelConfig
 from backend.model.decoder import Decoder
 from backend.model.weights import load_weights
-from kernels.table import Operations, cpu_operations, reference_operations
+from kernels.operations import Operations
+from kernels.table import cpu_operations, reference_operations
 from tests.model.tiny_models import Saved, save_tiny
 
 

@@ -9,7 +9,8 @@ from torch import Tensor
 from backend.model.config import ModelConfig
 from backend.model.decoder import Decoder
 from backend.model.weights import load_weights
-from kernels.table import Operations, cpu_operations
+from kernels.operations import Operations
+from kernels.table import cpu_operations
 from tests.model.paged_run import PagedRun
 from tests.model.tiny_models import Saved
 

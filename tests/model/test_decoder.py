@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from backend.model.config import ModelConfig
 from backend.model.decoder import Decoder
 from backend.model.weights import load_weights
-from kernels.table import Operations, reference_operations
+from kernels.operations import Operations
+from kernels.table import reference_operations
 from tests.model.paged_run import PagedRun
 from tests.model.tiny_models import TINY, Saved
 

@@ -9,7 +9,8 @@ from backend.model.config import ModelConfig
 from backend.model.decoder import Decoder
 from backend.model.weights import DecoderWeights, load_weights
 from kernels.launch_operations import decode_operations, mixed_operations
-from kernels.table import Operations, reference_operations
+from kernels.operations import Operations
+from kernels.table import reference_operations
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "scripts"))
 
