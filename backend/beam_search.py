@@ -11,21 +11,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from backend.beam_params import BeamParams
-from backend.request import FinishReason
+from backend.endings import BeamWatch, FinishReason
 from backend.sampling_params import SamplingParams
-
-
-class BeamWatch(Protocol):
-    """Says when a beam's text holds a stop string. A beam that goes on in several ways takes a fork for each."""
-
-    def fork(self) -> BeamWatch:
-        """One that stands where this one does."""
-
-    def push(self, token_id: int) -> bool:
-        """Take the next token of the output; True when the beam is to end here."""
 
 
 class Beam(NamedTuple):

@@ -8,10 +8,11 @@ from collections.abc import Callable
 from collections.abc import Sequence as SequenceOf
 from typing import NamedTuple
 
+from backend.endings import FinishReason
 from backend.errors import StepInterruptedError
 from backend.executor.base import Executor, InterruptibleExecutor, StepHandle
 from backend.kv.block_pool import PoolIntegrityError
-from backend.request import FinishReason, Request, Sequence
+from backend.request import Request, Sequence
 from backend.scheduler.plan import StepPlan, TokenOutput
 from backend.scheduler.scheduler import Scheduler
 

@@ -6,28 +6,17 @@ import enum
 from collections import deque
 from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
+from backend.endings import BeamWatch, FinishReason, StopWatch
 from backend.guide import NoToken, problem_of
 from backend.sampling_params import SamplingParams
 from backend.token_detail import TokenDetail
 
 if TYPE_CHECKING:
-    from backend.beam_search import BeamWatch
     from backend.scheduler.beam_group import BeamGroup
 
 _NO_TOKENS = frozenset(int(outcome) for outcome in NoToken)
-
-
-class FinishReason(enum.StrEnum):
-    """Why a sequence ended; the value is what a client reads."""
-
-    EOS = "eos"
-    STOP = "stop"
-    LENGTH = "length"
-    CANCELLED = "cancelled"
-    TIMEOUT = "timeout"
-    ERROR = "error"
 
 
 class State(enum.Enum):
@@ -36,13 +25,6 @@ class State(enum.Enum):
     WAITING = enum.auto()
     RUNNING = enum.auto()
     FINISHED = enum.auto()
-
-
-class StopWatch(Protocol):
-    """Looks at each new token and says when the text holds a stop string. Deterministic in the tokens alone."""
-
-    def push(self, token_id: int) -> bool:
-        """Take the next generated token; True when the sequence is to end here."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

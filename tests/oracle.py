@@ -9,8 +9,8 @@ import hashlib
 from typing import NamedTuple
 
 from backend.beam_search import Answer, BeamSearch
+from backend.endings import FinishReason
 from backend.executor.interruption import Interruption
-from backend.request import FinishReason
 from backend.sampling_params import SamplingParams
 from backend.scheduler.plan import StepPlan
 from backend.token_detail import TokenDetail

@@ -11,7 +11,8 @@ from __future__ import annotations
 import dataclasses
 
 from backend.beam_search import Answer, BeamSearch
-from backend.request import FinishReason, Sequence, State
+from backend.endings import FinishReason
+from backend.request import Sequence, State
 
 _Candidates = tuple[tuple[int, float], ...]
 _IDS_PER_GROUP = 1 << 32

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from operator import attrgetter
 
-from backend.request import FinishReason, Sequence, State
+from backend.endings import FinishReason
+from backend.request import Sequence, State
 from backend.scheduler.draft import StepDraft
 from backend.scheduler.plan import Chunk
 from backend.scheduler.population import Population

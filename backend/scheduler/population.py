@@ -12,8 +12,9 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 
+from backend.endings import FinishReason
 from backend.kv.block_pool import PoolIntegrityError
-from backend.request import FinishReason, Request, Sequence, State
+from backend.request import Request, Sequence, State
 from backend.scheduler.beam_group import BeamGroup
 from backend.scheduler.fair_share import FairShare
 from backend.scheduler.life import Change, LifeWatch, unwatched

@@ -19,9 +19,10 @@ import math
 from collections.abc import Iterable
 from operator import attrgetter
 
+from backend.endings import FinishReason
 from backend.kv.block_pool import BlockPool, PoolIntegrityError
 from backend.kv.host_pool import HostPool
-from backend.request import FinishReason, Request, Sequence, State
+from backend.request import Request, Sequence, State
 from backend.scheduler.admission import Admission
 from backend.scheduler.beams import Beams
 from backend.scheduler.costs import PreemptionCosts

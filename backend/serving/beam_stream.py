@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backend.beam_search import Answer
-from backend.request import FinishReason
+from backend.endings import FinishReason
 from backend.request import Sequence as EngineSequence
 from backend.serving.extra_outputs import Arrays, ExtraOutputs
 from backend.serving.response_stream import Chunk, ResponseSender, ResponseStream

@@ -8,9 +8,10 @@ import threading
 from collections.abc import Callable
 from typing import NamedTuple
 
+from backend.endings import FinishReason
 from backend.engine import Engine, StepFailedError
 from backend.errors import InvalidRequest
-from backend.request import FinishReason, Request, Sequence
+from backend.request import Request, Sequence
 from backend.scheduler.plan import TokenOutput
 from backend.serving.metrics.counts import REFUSED, EngineCounts, RequestCounts
 from backend.serving.response_stream import ResponseStream

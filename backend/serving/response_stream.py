@@ -9,7 +9,8 @@ from __future__ import annotations
 import threading
 from typing import NamedTuple, Protocol
 
-from backend.request import FinishReason, Sequence
+from backend.endings import FinishReason
+from backend.request import Sequence
 from backend.serving.extra_outputs import NOTHING, Arrays, ExtraOutputs
 from backend.text.text_stream import TextSpan, TextStream
 

@@ -5,11 +5,12 @@ from pathlib import Path
 from typing import Any
 
 from backend.config import EngineConfig
+from backend.endings import FinishReason
 from backend.engine import Engine
 from backend.engine_builder import build_engine
 from backend.kv.block_pool import BlockPool
 from backend.kv.host_pool import HostPool
-from backend.request import FinishReason, Request, Sequence
+from backend.request import Request, Sequence
 from backend.sampling_params import SamplingParams
 from backend.scheduler.costs import PreemptionCosts
 from backend.scheduler.scheduler import Scheduler

@@ -12,8 +12,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from backend.endings import FinishReason
 from backend.engine import StepFailedError
-from backend.request import FinishReason, Sequence, State
+from backend.request import Sequence, State
 from tests.engine.engines import BLOCK, Clock, oracle_engine, request
 from tests.oracle import OracleExecutor, lone_run
 

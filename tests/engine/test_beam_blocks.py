@@ -10,9 +10,10 @@ import pytest
 
 from backend.beam_params import BeamParams
 from backend.beam_search import Answer
+from backend.endings import FinishReason
 from backend.engine import Engine, StepFailedError
 from backend.errors import InvalidRequest
-from backend.request import FinishReason, Sequence
+from backend.request import Sequence
 from backend.scheduler.beam_residency import BeamResidency
 from tests.engine.engines import Clock, check_lone_runs, idle, oracle_engine, request
 from tests.oracle import lone_search

@@ -4,7 +4,7 @@ import pytest
 
 from backend.beam_params import BeamParams
 from backend.beam_search import BeamSearch, Step
-from backend.request import FinishReason
+from backend.endings import FinishReason
 from backend.sampling_params import SamplingParams
 
 END = 9

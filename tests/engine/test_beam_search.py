@@ -8,9 +8,10 @@ import torch
 
 from backend.beam_params import BeamParams
 from backend.beam_search import Answer
+from backend.endings import FinishReason
 from backend.engine import Engine
 from backend.errors import InvalidRequest
-from backend.request import FinishReason, Sequence
+from backend.request import Sequence
 from tests.engine.engines import finish, idle, narrow_engine, request
 from tests.model.tiny_models import Saved
 

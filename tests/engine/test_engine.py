@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from backend.endings import FinishReason
 from backend.engine import StepFailedError, StepTrace
 from backend.errors import InvalidRequest
 from backend.kv.block_pool import PoolIntegrityError
-from backend.request import FinishReason
 from tests.engine.engines import BLOCK, check_lone_runs, idle, oracle_engine, outputs, request, run
 from tests.oracle import lone_run
 

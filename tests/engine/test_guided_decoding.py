@@ -16,10 +16,11 @@ import pytest
 import torch
 import transformers
 
+from backend.endings import FinishReason
 from backend.engine import Engine
 from backend.guide import Guide
 from backend.logit_bias import LogitBias
-from backend.request import FinishReason, Sequence
+from backend.request import Sequence
 from backend.text.guided_decoding import GuideCompiler
 from backend.text.token_bytes import TokenBytes
 from tests.engine.engines import finish, narrow_engine, preempted_twice, request, small_engine

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from backend.request import FinishReason, Request, Sequence
+from backend.endings import FinishReason
+from backend.request import Request, Sequence
 from tests.engine.engines import BLOCK, idle, oracle_engine, request, run
 from tests.oracle import VOCAB, lone_run
 

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from backend.config import EngineConfig
+from backend.endings import FinishReason
 from backend.engine import Engine
 from backend.engine_builder import build_engine
-from backend.request import FinishReason, Sequence, State
+from backend.request import Sequence, State
 from tests.engine.engines import idle, request
 from tests.reference import Reference
 

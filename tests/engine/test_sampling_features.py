@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 import torch
 
+from backend.endings import FinishReason
 from backend.engine import Engine
 from backend.logit_bias import LogitBias
-from backend.request import FinishReason, Sequence
+from backend.request import Sequence
 from tests.engine.engines import finish, preempted_twice, request
 from tests.model.tiny_models import Saved
 

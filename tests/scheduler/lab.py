@@ -2,9 +2,10 @@
 
 from typing import Any
 
+from backend.endings import FinishReason
 from backend.kv.block_pool import BlockPool
 from backend.kv.host_pool import HostPool
-from backend.request import FinishReason, Sequence, State
+from backend.request import Sequence, State
 from backend.scheduler.costs import PreemptionCosts
 from backend.scheduler.plan import StepPlan, TokenOutput
 from backend.scheduler.scheduler import RECOMPUTE_ONLY, Scheduler

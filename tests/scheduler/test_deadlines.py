@@ -4,8 +4,9 @@ import gc
 
 import pytest
 
+from backend.endings import FinishReason
 from backend.engine import StepFailedError
-from backend.request import FinishReason, Sequence, State
+from backend.request import Sequence, State
 from tests.engine.engines import Clock, idle, oracle_engine, request
 from tests.oracle import lone_run
 from tests.scheduler.lab import Lab, assert_lone

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backend.request import FinishReason, Sequence, State
+from backend.endings import FinishReason
+from backend.request import Sequence, State
 from tests.engine.engines import oracle_engine, request
 from tests.scheduler.lab import Lab, assert_lone, preempted, untouched
 

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from backend.request import FinishReason, Sequence, State
+from backend.endings import FinishReason
+from backend.request import Sequence, State
 from backend.scheduler.costs import PreemptionCosts
 from tests.scheduler.lab import ALWAYS_SWAP, Lab, assert_lone, preempted
 

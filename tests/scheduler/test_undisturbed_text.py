@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
+from backend.endings import FinishReason
 from backend.engine import Engine
-from backend.request import FinishReason, Sequence, State
+from backend.request import Sequence, State
 from tests.engine.engines import BLOCK, idle, oracle_engine, request, run
 from tests.oracle import OracleExecutor, lone_run
 from tests.scheduler.lab import Lab

@@ -3,7 +3,8 @@
 import numpy as np
 
 from backend.beam_params import BeamParams
-from backend.request import FinishReason, Sequence
+from backend.endings import FinishReason
+from backend.request import Sequence
 from backend.serving.beam_stream import BeamStream, BeamWishes
 from backend.serving.extra_outputs import ExtraOutputs
 from backend.serving.response_stream import Chunk

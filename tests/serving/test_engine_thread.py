@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from backend.endings import FinishReason
 from backend.engine import Engine
-from backend.request import FinishReason, Request
+from backend.request import Request
 from backend.scheduler.plan import StepPlan
 from backend.serving.engine_thread import EngineThread
 from backend.serving.response_stream import Chunk, ResponseStream

@@ -5,7 +5,8 @@ import threading
 import numpy as np
 import pytest
 
-from backend.request import FinishReason, Sequence
+from backend.endings import FinishReason
+from backend.request import Sequence
 from backend.serving.extra_outputs import ExtraOutputs
 from backend.serving.response_stream import Chunk, ResponseStream
 from backend.token_detail import TokenDetail

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from backend.endings import FinishReason
 from backend.engine import Engine
-from backend.request import FinishReason
 from backend.step_trace import StepTraceFile
 from scripts.timelines import __main__ as command
 from scripts.timelines.recording import Recording, read

@@ -11,9 +11,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from backend.endings import FinishReason
 from backend.engine import StepTrace
 from backend.errors import InvalidRequest
-from backend.request import FinishReason, Request, Sequence
+from backend.request import Request, Sequence
 from backend.scheduler.beam_group import BeamGroup
 from backend.serving.metrics.histogram import Histogram, one_two_five
 

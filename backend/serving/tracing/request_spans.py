@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from opentelemetry import trace
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from backend.request import FinishReason
+from backend.endings import FinishReason
 from backend.scheduler.life import PREEMPTIONS, Change
 from backend.serving.tracing.recorder import Arrived, Changed
 

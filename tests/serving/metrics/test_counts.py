@@ -4,9 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
+from backend.endings import FinishReason
 from backend.engine import StepTrace
 from backend.errors import InvalidRequest
-from backend.request import FinishReason, Sequence
+from backend.request import Sequence
 from backend.serving.metrics.alias_families import ALIAS_FAMILIES
 from backend.serving.metrics.counts import EngineCounts, RequestCounts
 from backend.serving.metrics.engine_families import ENGINE_FAMILIES

@@ -15,9 +15,10 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcess
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode
 
+from backend.endings import FinishReason
 from backend.engine import StepTrace
 from backend.errors import ConfigError
-from backend.request import FinishReason, Request, Sequence
+from backend.request import Request, Sequence
 from backend.scheduler.life import Change
 from backend.serving.tracing import recorder as recorder_module
 from backend.serving.tracing import span_maker as span_maker_module
