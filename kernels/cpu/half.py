@@ -56,7 +56,8 @@ def _emit(builder: Any, arguments: list[Any], convert: Any) -> Any:
 def _conversion(convert: Any) -> Any:
     def typed(_c: Any, _source: Any, _count: Any, _target: Any) -> Any:
         def generate(_target: Any, builder: Any, _signature: Any, arguments: list[Any]) -> Any:
-            return _emit(builder, arguments, convert)
+            # Where it cannot be done no pool is narrow, and the code that would do it is never reached.
+            return _emit(builder, arguments, convert) if supported() else ir.Constant(_I64, 0)
 
         return types.int64(types.int64, types.int64, types.int64), generate
 
