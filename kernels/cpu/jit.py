@@ -41,12 +41,6 @@ def reordering(function: Function) -> Function:
     return compiled
 
 
-def comparing(function: Function) -> Function:
-    """A function that looks for the largest of some numbers, of which none is NaN."""
-    compiled: Function = numba.njit(**_INNER, fastmath={"nnan", "nsz"})(function)
-    return compiled
-
-
 class Kernel:
     """A function ``(arguments, member, members)`` that members of a team run at the same time.
 

@@ -2,6 +2,9 @@
 
 Written out as vector instructions: loop by loop, with its sums and largest elements between, a row takes five times
 as long, and then as long as the matrix products around it.
+
+Scores are exponentiated against the largest seen so far; when a larger one comes, what was summed before is scaled
+down (Milakov and Gimelshein, Online normalizer calculation for softmax, arXiv:1805.02867, section 3).
 """
 
 import math

@@ -12,7 +12,7 @@ from kernels.cpu.memory import copy, fill, floats
 from kernels.cpu.softmax_row import softmax_row
 from kernels.cpu.tile import MAX_ROWS, WIDTH, panels_at_once, tile
 from kernels.paged_attention.cpu_problem import KEYS, Problem, Task, as_floats, key_address, padded, run_length
-from kernels.paged_attention.cpu_softmax import LOWEST, cap, scale
+from kernels.paged_attention.cpu_vectors import LOWEST, cap, scale
 
 
 @inline

@@ -8,6 +8,7 @@ from kernels.cpu.dots import MOST_ROWS, dots
 from kernels.cpu.exponential import exponential
 from kernels.cpu.jit import inline
 from kernels.cpu.memory import copy, fill, floats, longs, prefetch
+from kernels.cpu.softmax_row import softmax_row
 from kernels.cpu.tile import MAX_ROWS, WIDTH, panels_at_once, tile
 from kernels.paged_attention.cpu_problem import (
     KEYS,
@@ -20,7 +21,7 @@ from kernels.paged_attention.cpu_problem import (
     run_length,
     task_at,
 )
-from kernels.paged_attention.cpu_softmax import LOWEST, absorb, cap, dot, scale
+from kernels.paged_attention.cpu_vectors import LOWEST, cap, dot, scale
 
 _LINE = 64  # bytes of a cache line
 _ANNOUNCED = 1024  # bytes of a run after which the processor itself reads ahead
@@ -150,10 +151,12 @@ def attend_single(p: Problem, task: Task, scratch: int) -> None:
         high = min(task.high, low + KEYS)
         _score(p, task, low, high, scratch, scores, group, buffer)
         for g in range(group):
-            row = floats(scores + g * KEYS * 4, high - low)
+            row = scores + g * KEYS * 4
             if p.softcap != 0.0:
-                cap(row, np.float32(p.softcap))
-            absorb(row, floats(largest + g * 4, 1), floats(total + g * 4, 1), floats(sums + g * stride * 4, stride))
+                cap(floats(row, high - low), np.float32(p.softcap))
+            factor = softmax_row(row, 0, high - low, largest + g * 4, total + g * 4)
+            if factor != np.float32(1):
+                scale(floats(sums + g * stride * 4, stride), factor)
         _add_values(p, task, low, high, scores, sums, group, buffer)
     _store(p, task, sums, group)
 
