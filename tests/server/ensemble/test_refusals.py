@@ -102,9 +102,8 @@ def test_the_priority_reaches_the_engine_by_tensor_and_by_parameter_through_the_
 def test_a_tensor_without_elements_is_refused_by_the_detokenizer(server: RunningServer) -> None:
     empty = grpcclient.InferInput("TOKENS_BATCH", [0, 0, 0], "INT32")
     empty.set_data_from_numpy(np.zeros((0, 0, 0), np.int32))
-    with grpcclient.InferenceServerClient(server.grpc_url) as client:
-        with pytest.raises(
-            InferenceServerException, match=r"TOKENS_BATCH: shape \[0, 0, 0\], expected is \[1, rows, n\]"
-        ):
-            client.infer("postprocessing", [empty], client_timeout=30)
+    with grpcclient.InferenceServerClient(server.grpc_url) as client, pytest.raises(
+        InferenceServerException, match=r"TOKENS_BATCH: shape \[0, 0, 0\], expected is \[1, rows, n\]"
+    ):
+        client.infer("postprocessing", [empty], client_timeout=30)
     probe(server)
