@@ -20,7 +20,8 @@ from .subject import Subject
 from .traffic import Traffic
 
 ENGINE = "inflight_batcher"
-HICCUP_SECONDS = 1.0
+HICCUP_SECONDS = 0.5
+"""After a second Triton Server 2.51 gives up a lock that a model's process holds, throws and ends."""
 FULL_SECONDS = 2.0
 """Less than the launcher takes to end a server that does not survive it, so that the next one finds room."""
 FLOOD = 80
