@@ -4,10 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-import tritonclient.grpc as grpcclient
-from tritonclient.utils import InferenceServerException
 
 from tests.server.ensemble.asking import MAX_SEQ_LEN, post, probe
 from tests.server_fixture import RunningServer
@@ -97,13 +94,3 @@ def test_the_priority_reaches_the_engine_by_tensor_and_by_parameter_through_the_
     for carried in ({"priority": 9}, {"parameters": {"request_priority": 9}}):
         answer = ask(server.grpc_url, **{"text_input": "Hello", "max_tokens": 2, **carried})  # type: ignore[arg-type]
         assert "9 is out of range, allowed is 1 (most urgent) to 3" in answer.error
-
-
-def test_a_tensor_without_elements_is_refused_by_the_detokenizer(server: RunningServer) -> None:
-    empty = grpcclient.InferInput("TOKENS_BATCH", [0, 0, 0], "INT32")
-    empty.set_data_from_numpy(np.zeros((0, 0, 0), np.int32))
-    with grpcclient.InferenceServerClient(server.grpc_url) as client, pytest.raises(
-        InferenceServerException, match=r"TOKENS_BATCH: shape \[0, 0, 0\], expected is \[1, rows, n\]"
-    ):
-        client.infer("postprocessing", [empty], client_timeout=30)
-    probe(server)
