@@ -21,7 +21,7 @@ from .traffic import Traffic
 
 ENGINE = "inflight_batcher"
 HICCUP_SECONDS = 0.5
-"""After a second Triton Server 2.51 gives up a lock that a model's process holds, throws and ends."""
+"""Less than the second for which Triton Server 2.51 waits for a lock; after one it threw an exception, and ended."""
 FULL_SECONDS = 2.0
 """Less than the launcher takes to end a server that does not survive it, so that the next one finds room."""
 FLOOD = 80
