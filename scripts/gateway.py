@@ -11,6 +11,10 @@ import socket
 import sys
 from pathlib import Path
 
+# Read when grpc is imported. By default it tells every connection that ends on standard error, which is for what is
+# wrong; whoever sets the variable still gets what it asks for.
+os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+
 import uvicorn
 
 from backend.gateway.app import create_app

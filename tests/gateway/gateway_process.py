@@ -73,5 +73,5 @@ def running_gateway(url: str, *options: str, key: str = "") -> Iterator[Gateway]
     finally:
         process.terminate()
         _, log = process.communicate(timeout=60)
-    assert log == ""
+    assert not log, log
     assert process.returncode in (0, -15)
