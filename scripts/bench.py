@@ -50,6 +50,9 @@ def _parse() -> argparse.Namespace:
     workload = kinds.add_parser("workload", help="write a file of workloads for the others")
     workload.add_argument("file", type=Path)
     workload.add_argument("--seed", type=int, default=1)
+    workload.add_argument(
+        "--model", type=Path, metavar="DIRECTORY", help="draw words that its tokenizer reads back as the same tokens"
+    )
     workload.set_defaults(measurement=_workload)
     _add_step(kinds)
     start = kinds.add_parser("start", help="seconds until scripts/serve is ready, and its memory at rest")
@@ -109,8 +112,12 @@ def _start(arguments: argparse.Namespace) -> None:
 
 def _workload(arguments: argparse.Namespace) -> None:
     from benchmarks.workloads import write
+    from tokenizers import Tokenizer
 
-    write(arguments.file, arguments.seed)
+    from backend.text.tokenizer_file import tokenizer_json
+
+    tokenizer = Tokenizer.from_str(tokenizer_json(arguments.model)) if arguments.model else None
+    write(arguments.file, arguments.seed, tokenizer)
 
 
 def _engine(arguments: argparse.Namespace) -> None:

@@ -15,7 +15,7 @@ from .timing import Progress, RequestTimes
 
 
 class ThroughServer:
-    """Sends workloads as text. The text is what the ids decode to, so a prompt's token count can differ a little."""
+    """Sends workloads as text, what the ids decode to: the same tokens again if they are words of this tokenizer."""
 
     def __init__(self, url: str) -> None:
         self._client = Client(url)

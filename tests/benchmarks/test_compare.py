@@ -5,9 +5,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from tokenizers import Tokenizer
+from transformers import AutoTokenizer
 
 from scripts.benchmarks.compare import Contestant, Results, chart, compete, ours, peer, speedup, table
-from scripts.benchmarks.workloads import make_workloads
+from scripts.benchmarks.workloads import make_workloads, words
 
 # Prints the next of its figures each time it is run.
 COUNTS = """
@@ -77,3 +79,13 @@ def test_workloads_are_those_of_their_description_and_of_their_seed() -> None:
     assert len({tuple(ids[:1024]) for ids, _ in made["prefix16"]}) == 1
     assert len({tuple(ids) for ids, _ in made["prefix16"]}) == 16
     assert made == make_workloads(seed=3) != make_workloads(seed=4)
+
+
+def test_a_text_of_words_is_read_back_as_the_tokens_it_was_made_of(smollm2_dir: Path) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(smollm2_dir)
+    made = make_workloads(3, words(Tokenizer.from_file(str(smollm2_dir / "tokenizer.json"))))
+    prompts = [ids for requests in made.values() for ids, _ in requests]
+    assert all(tokenizer(tokenizer.decode(ids)).input_ids == ids for ids in prompts)
+    assert len({token for ids in prompts for token in ids}) > 2_000
+    at_large = made | make_workloads(3)
+    assert any(tokenizer(tokenizer.decode(ids)).input_ids != ids for ids, _ in at_large["mixed32"])
