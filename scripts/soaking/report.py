@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from .disturbances import Event
@@ -11,7 +11,7 @@ from .explain import explanation
 from .leaks import growth
 from .ledger import Record
 from .run import STEADY, Quiet, Seen
-from .samples import judged
+from .samples import Sample, judged
 
 SHOWN = 20
 """Problems of one promise that the text shows."""
@@ -38,12 +38,16 @@ def as_json(seen: Seen, verdict: dict[str, list[str]]) -> dict[str, Any]:
             {"name": event.what.name, "at": _rounded(event.began - began), **_times(event, records)}
             for event in seen.events
         ],
-        "rss": _series(seen, "rss"),
-        "shared": _series(seen, "shared"),
+        "rss": _series(seen, lambda sample: sample.total_rss),
+        "rss_of_each": {
+            name: _series(seen, lambda sample, name=name: sample.rss.get(name, 0.0))
+            for name in sorted({name for sample in judged(seen.samples, STEADY) for name in sample.rss})
+        },
+        "shared": _series(seen, lambda sample: sample.shared),
         "before_steady": _quiet(seen.before),
         "after_steady": _quiet(seen.after),
         "samples": [
-            {"at": _rounded(each.at - began), "phase": each.phase, "rss": each.total_rss, "shared": each.shared}
+            {"at": _rounded(each.at - began), "phase": each.phase, "rss": _all_rounded(each.rss), "shared": each.shared}
             for each in seen.samples
         ],
     }  # fmt: skip
@@ -59,8 +63,9 @@ def as_text(report: dict[str, Any]) -> str:
         f"{each['requests_broken']}"
         for each in report["disturbances"]
     ]
-    for name in ("rss", "shared"):
-        if found := report[name]:
+    series = {"rss": report["rss"]} | {f"rss of {name}": each for name, each in report["rss_of_each"].items()}
+    for name, found in (series | {"shared": report["shared"]}).items():
+        if found:
             lines.append(
                 f"{name} in the steady phase: {found['first']:.1f} -> {found['last']:.1f} MiB in "
                 f"{found['seconds']:.0f} s, {found['per_minute']:+.2f} MiB a minute"
@@ -84,8 +89,7 @@ def _times(event: Event, records: Sequence[Record]) -> dict[str, Any]:
     }
 
 
-def _series(seen: Seen, what: str) -> dict[str, float] | None:
-    value = {"rss": lambda sample: sample.total_rss, "shared": lambda sample: sample.shared}[what]
+def _series(seen: Seen, value: Callable[[Sample], float]) -> dict[str, float] | None:
     try:
         return growth([(sample.at, value(sample)) for sample in judged(seen.samples, STEADY)])._asdict()
     except ValueError:
@@ -97,6 +101,10 @@ def _quiet(quiet: Quiet | None) -> dict[str, Any] | None:
         return None
     sample = quiet.sample
     return {"rss": sample.rss, "files": sample.files, "shared": sample.shared, "outcomes": dict(quiet.engine.outcomes)}
+
+
+def _all_rounded(values: dict[str, float]) -> dict[str, float]:
+    return {name: round(value, 1) for name, value in values.items()}
 
 
 def _rounded(value: float | None) -> float | None:

@@ -7,6 +7,7 @@ import pytest
 from scripts.launcher import command, options
 from scripts.launcher.errors import LaunchError
 from scripts.launcher.ports import Ports
+from scripts.launcher.server_binary import ServerBinary
 
 from .tiny_models import add_model
 
@@ -52,6 +53,14 @@ def test_with_a_collector_the_engine_and_the_server_are_told_of_it(tmp_path):
     ]
     with pytest.raises(LaunchError, match="otlp_endpoint: 'host:4318' is no"):
         command.tracing("host:4318", 1)
+
+
+def test_the_server_has_few_heaps_unless_the_environment_says_how_many(monkeypatch):
+    binary = ServerBinary(executable=Path("server"), backends=Path("backends"))
+    monkeypatch.delenv("MALLOC_ARENA_MAX", raising=False)
+    assert command.environment(binary, 2, "mark")["MALLOC_ARENA_MAX"] == "2"
+    monkeypatch.setenv("MALLOC_ARENA_MAX", "8")
+    assert command.environment(binary, 2, "mark")["MALLOC_ARENA_MAX"] == "8"
 
 
 def test_ports_and_host_are_the_documented_defaults(tmp_path):

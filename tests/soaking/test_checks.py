@@ -183,6 +183,15 @@ def test_nothing_is_wrong_with_a_good_run_and_its_report_says_so():
     assert "FAIL" not in report.as_text(told)
 
 
+def test_the_report_tells_which_process_grows():
+    seen = good()
+    seen.samples = [sample(60.0 * minute, rss=1000.0 + 2.0 * minute) for minute in range(10)]
+    told = report.as_json(seen, checks.verdict(seen))
+    assert {name: each["per_minute"] for name, each in told["rss_of_each"].items()} == {"server": 2.0, "launcher": 0.0}
+    line = "rss of server in the steady phase: 1006.0 -> 1018.0 MiB in 360 s, +2.00 MiB a minute"
+    assert line in report.as_text(told)
+
+
 @pytest.mark.parametrize(("promise", "wrong"), [(promise, wrong) for promise in WRONGS for wrong in WRONGS[promise]])
 def test_each_wrong_is_seen(promise, wrong):
     seen = good()
