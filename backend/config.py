@@ -92,6 +92,7 @@ class EngineConfig:
     )
     num_threads: int = _integer(0, 0, 1024, "CPU threads of the engine; 0 = one per core")
     sender_threads: int = _integer(2, 1, 64, "threads that hand responses to Triton Server")
+    stream_interval: int = _integer(1, 1, 1 << 20, "tokens in a streamed response, but for the first and the last")
     exclude_input_in_output: bool = _knob(
         False, lambda v: True, "true or false", "default of the input tensor of the same name"
     )

@@ -36,6 +36,7 @@ BAD = {
     "batch_invariant": ["sometimes"],
     "num_threads": ["-1", "1025", "all"],
     "sender_threads": ["0", "65", "two"],
+    "stream_interval": ["0", "1048577", "1.5"],
     "exclude_input_in_output": ["none"],
     "default_priority_level": ["0", "65", "high"],
     "priority_levels": ["0", "65", "three"],

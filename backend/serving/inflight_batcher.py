@@ -63,7 +63,7 @@ class InflightBatcher:
         self._start(config, loaded, compiler, ServerPage(args["model_name"], args["model_version"]))
         self._intake = Intake(
             parser=_parser(config, loaded, no_guides),
-            streams=Streams(token_bytes, loaded.model.vocab_size, loaded.engine.clock),
+            streams=Streams(token_bytes, loaded.model.vocab_size, loaded.engine.clock, config.stream_interval),
             scheduler=loaded.engine.scheduler,
             clock=loaded.engine.clock,
             engine=self._engine,

@@ -59,10 +59,12 @@ class ResponseStream:
         text: TextStream | None,
         watches: bool = False,
         extra: ExtraOutputs | None = None,
+        interval: int = 1,
     ) -> None:
         """watches: the stream is its request's stop watch, and so sees each token before it is delivered.
 
-        extra: what gathers the outputs that only this client asked for.
+        extra: what gathers the outputs that only this client asked for. interval: tokens that a streamed response waits
+        for. The first does not, so that the time to it stays what it is, nor does the last.
         """
         self.sender = sender
         self.streaming = streaming
@@ -72,6 +74,8 @@ class ResponseStream:
         self._extra = extra
         self._ids = list(echo)
         self._num_output = 0
+        self._interval = interval
+        self._due = 1
         self._reason: FinishReason | None = None
         self._failure: Failure | None = None
         self._queued = False
@@ -121,7 +125,7 @@ class ResponseStream:
             return True
 
     def _streams_now(self) -> bool:
-        return self.streaming and self._num_output > 0 and (self._text is None or self._text.ready())
+        return self.streaming and self._num_output >= self._due and (self._text is None or self._text.ready())
 
     def take(self) -> Chunk | None:
         """All that is new, as one chunk; None when there is nothing to say."""
@@ -134,5 +138,5 @@ class ResponseStream:
             span = self._text.take(final) if self._text is not None else None
             extra = self._extra.take(final) if self._extra is not None else NOTHING
             chunk = Chunk(self._ids, span, self._num_output, self._reason, self._failure, final, extra)
-            self._ids, self._num_output = [], 0
+            self._ids, self._num_output, self._due = [], 0, self._interval
             return chunk

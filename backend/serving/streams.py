@@ -16,11 +16,12 @@ from backend.text.token_bytes import TokenBytes
 
 
 class Streams(NamedTuple):
-    """Makes them. clock: the scheduler's, in seconds."""
+    """Makes them. clock: the scheduler's, in seconds. interval: tokens that a streamed response waits for."""
 
     token_bytes: TokenBytes
     vocab_size: int
     clock: Callable[[], float]
+    interval: int = 1
 
     def stream(self, parsed: ParsedRequest, sender: ResponseSender) -> ResponseStream:
         """Of one sequence of the request."""
@@ -38,6 +39,7 @@ class Streams(NamedTuple):
             text=text() if text is not None else None,
             watches=bool(parsed.stop_words),
             extra=extra,
+            interval=self.interval,
         )
 
     def beam_watch(self, parsed: ParsedRequest) -> BeamTextWatch | None:

@@ -97,6 +97,19 @@ def test_a_slow_client_gets_several_tokens_in_one_response_and_none_twice(served
     assert len(recorder.chunks) < 40
 
 
+def test_with_an_interval_responses_wait_for_so_many_tokens_but_the_first_and_the_last_do_not() -> None:
+    stream = ResponseStream(Recorder(), streaming=True, echo=(), text=None, interval=4)
+    sent = []
+    for token in range(11):
+        stream.push(token)
+        if stream.wants_sending():
+            sent.append(stream.take().ids)
+    stream.finish(FinishReason.LENGTH)
+    assert stream.wants_sending()
+    sent.append(stream.take().ids)
+    assert sent == [[0], [1, 2, 3, 4], [5, 6, 7, 8], [9, 10]]
+
+
 def test_a_request_that_can_never_fit_is_refused_and_the_next_one_answered(served: Served) -> None:
     refused = served.ask(request(150, 100))
     assert refused.ids == []
