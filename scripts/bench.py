@@ -71,7 +71,14 @@ def _add_compare(kinds: Any) -> None:
     add("--model", default=DEFAULT_MODEL, help="as for scripts/serve (%(default)s)")
     add("--workload", type=Path, required=True, help="a JSON file: name -> [[prompt ids], length]")
     add("--rounds", type=int, default=3, help="(%(default)s)")
-    add("--precision", action="append", choices=PRECISIONS, help="weights of ours; repeatable; all if absent")
+    add("--precision", action="append", choices=PRECISIONS, help="weights of ours; repeatable; all without a variant")
+    add(
+        "--variant",
+        action="append",
+        default=[],
+        metavar="DOOR:NAME=KEY=VALUE,...",
+        help="ours with these knobs, its bare engine or through the server (DOOR: engine, server); repeatable",
+    )
     add(
         "--peer",
         action="append",
@@ -142,7 +149,9 @@ def _server(arguments: argparse.Namespace) -> None:
 def _compare(arguments: argparse.Namespace) -> None:
     from benchmarks import compare
 
-    contestants = compare.ours(arguments.model, arguments.workload, arguments.precision or PRECISIONS)
+    precisions = arguments.precision or ([] if arguments.variant else PRECISIONS)
+    contestants = compare.ours(arguments.model, arguments.workload, precisions)
+    contestants += [compare.variant(text, arguments.model, arguments.workload) for text in arguments.variant]
     contestants += [compare.peer(text, arguments.workload) for text in arguments.peer]
     results = compare.compete(contestants, arguments.rounds, arguments.json)
     baseline = arguments.baseline or contestants[0].name

@@ -24,6 +24,8 @@ from tqdm import tqdm
 SCRIPTS = Path(__file__).resolve().parents[1]
 READY = re.compile(r"gRPC ([\d.]+:\d+)")
 OURS = "ours"
+DOORS = ("engine", "server")
+VARIANT = re.compile(r"(?P<door>engine|server):(?P<name>[^=]+)=(?P<parameters>\w+=[^,]*(,\w+=[^,]*)*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +65,27 @@ class Results:
 
 def ours(model: str, workload: Path, precisions: list[str]) -> list[Contestant]:
     """The bare engine, and the engine through a server, with the weights in each of these precisions."""
-    python, bench = sys.executable, str(SCRIPTS / "bench.py")
-    found = []
-    for precision in precisions:
-        parameter = f"weight_precision={precision}"
-        engine = [python, bench, "engine", "--model", model, "--workload", str(workload), "--parameter", parameter]
-        found.append(Contestant(f"{OURS}, engine, {precision}", engine))
-        server = [python, bench, "server", "--workload", str(workload), "--url", "{url}"]
-        found.append(Contestant(f"{OURS}, server, {precision}", server, ["--model", model, "--parameter", parameter]))
-    return found
+    return [
+        _contestant(model, workload, door, precision, [f"weight_precision={precision}"])
+        for precision in precisions
+        for door in DOORS
+    ]
+
+
+def variant(text: str, model: str, workload: Path) -> Contestant:
+    """Ours with other knobs: ``engine:NAME=KEY=VALUE,KEY=VALUE``, or ``server:`` likewise. Raises ValueError."""
+    found = VARIANT.fullmatch(text)
+    if not found:
+        raise ValueError(f"--variant {text!r} is not of the form engine:NAME=KEY=VALUE,KEY=VALUE or server:...")
+    return _contestant(model, workload, found["door"], found["name"], found["parameters"].split(","))
+
+
+def _contestant(model: str, workload: Path, door: str, name: str, parameters: list[str]) -> Contestant:
+    command = [sys.executable, str(SCRIPTS / "bench.py"), door, "--workload", str(workload)]
+    options = ["--model", model, *(word for parameter in parameters for word in ("--parameter", parameter))]
+    if door == "server":
+        return Contestant(f"{OURS}, {door}, {name}", [*command, "--url", "{url}"], options)
+    return Contestant(f"{OURS}, {door}, {name}", [*command, *options])
 
 
 def peer(text: str, workload: Path) -> Contestant:

@@ -8,7 +8,7 @@ import pytest
 from tokenizers import Tokenizer
 from transformers import AutoTokenizer
 
-from scripts.benchmarks.compare import Contestant, Results, chart, compete, ours, peer, speedup, table
+from scripts.benchmarks.compare import Contestant, Results, chart, compete, ours, peer, speedup, table, variant
 from scripts.benchmarks.workloads import make_workloads, words
 
 # Prints the next of its figures each time it is run.
@@ -63,6 +63,17 @@ def test_a_peers_command_gets_the_workload_and_ours_run_bare_and_served_at_each_
         peer("vllm", Path("/w.json"))
     names = [(c.name, c.served is None) for c in ours("smollm2", Path("/w.json"), ["int8"])]
     assert names == [("ours, engine, int8", True), ("ours, server, int8", False)]
+
+
+def test_a_variant_is_one_door_of_ours_with_its_knobs() -> None:
+    knobs = ["--model", "smollm2", "--parameter", "weight_precision=float32", "--parameter", "stream_interval=4"]
+    bare = variant("engine:f32=weight_precision=float32,stream_interval=4", "smollm2", Path("/w.json"))
+    assert (bare.name, bare.command[-6:], bare.served) == ("ours, engine, f32", knobs, None)
+    served = variant("server:f32=weight_precision=float32,stream_interval=4", "smollm2", Path("/w.json"))
+    assert (served.name, served.command[-2:], served.served) == ("ours, server, f32", ["--url", "{url}"], knobs)
+    for text in ("f32=a=1", "both:f32=a=1", "engine:f32", "engine:f32=a"):
+        with pytest.raises(ValueError, match="is not of the form engine:NAME="):
+            variant(text, "smollm2", Path("/w.json"))
 
 
 def test_workloads_are_those_of_their_description_and_of_their_seed() -> None:
