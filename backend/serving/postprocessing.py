@@ -17,6 +17,7 @@ from backend.serving.triton_io import ServerLog, answered, check_no_batching, pa
 from backend.text.text_stream import TextSpan
 from backend.text.token_bytes import TokenBytes
 
+NOBODYS_KEY = 0
 _FAILED = "the tokens could not be turned into text"
 _ASK_SECONDS = 0.2  # between two questions whether a stream's client has gone, each a round trip to the server
 
@@ -43,14 +44,15 @@ class Postprocessing:
 
         Triton Server marks the steps of an ensemble that are yet to come, never the one that is running.
         """
-        if "ENGINE_KEY" not in inputs or not self._ask.due(inputs.integer("ENGINE_KEY")) or not request.is_cancelled():
+        key = inputs.integer("ENGINE_KEY")
+        if key == NOBODYS_KEY or not self._ask.due(key) or not request.is_cancelled():
             return
         stop = pb_utils.InferenceRequest(
             model_name=self._engine,
             requested_output_names=[],
             inputs=[
                 pb_utils.Tensor("stop", as_array([True], np.bool_)),
-                pb_utils.Tensor("engine_key", as_array(inputs.ids("ENGINE_KEY"), np.uint64)),
+                pb_utils.Tensor("engine_key", as_array([key], np.uint64)),
                 pb_utils.Tensor("input_ids", as_array([0], np.int32)),
                 pb_utils.Tensor("request_output_len", as_array([1], np.int32)),
             ],

@@ -241,7 +241,7 @@ INPUTS: dict[str, Meaning] = (
         "TOKENS_BATCH": Meaning("token ids", _ID),
         "TEXT_SPAN": Meaning("first and last byte to show of what each row stands for", "bytes", "all"),
         "ENGINE_KEY": Meaning(
-            "the engine's number of the request, to stop it when its client has gone", "64 bits", "none"
+            "the engine's number of the request, to stop it when its client has gone; 0 is nobody's", "64 bits"
         ),
     }
     | {name: Meaning(_RETENTION, "", "none") for name in retention.NAMES}

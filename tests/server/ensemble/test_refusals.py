@@ -4,7 +4,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from transformers import AutoTokenizer
+from tritonclient.grpc import InferenceServerClient, InferInput
+from tritonclient.utils import InferenceServerException
 
 from tests.server.ensemble.asking import MAX_SEQ_LEN, post, probe
 from tests.server_fixture import RunningServer
@@ -26,6 +30,27 @@ def test_a_prompt_beyond_the_limit_is_refused_at_once_with_the_numbers_and_the_n
     assert status == 400
     assert f"needs {needed} tokens" in json.loads(body)["error"]
     probe(server)
+
+
+def test_a_batch_of_nothing_to_the_detokenizer_is_refused_and_a_whole_one_answered(
+    server: RunningServer, smollm2_dir: Path
+) -> None:
+    client = InferenceServerClient(server.grpc_url)
+
+    def text(tokens: np.ndarray, key: np.ndarray) -> list[bytes]:
+        inputs = [InferInput("TOKENS_BATCH", tokens.shape, "INT32"), InferInput("ENGINE_KEY", key.shape, "UINT64")]
+        inputs[0].set_data_from_numpy(tokens)
+        inputs[1].set_data_from_numpy(key)
+        return list(client.infer("postprocessing", inputs, client_timeout=30).as_numpy("OUTPUT"))
+
+    with pytest.raises(InferenceServerException, match="ENGINE_KEY"):
+        text(np.zeros((0, 0, 0), np.int32), np.zeros((0, 1), np.uint64))
+    with pytest.raises(InferenceServerException, match="batch"):
+        text(np.zeros((0, 0, 0), np.int32), np.zeros((1, 1), np.uint64))
+    tokenizer = AutoTokenizer.from_pretrained(smollm2_dir)
+    tokens = np.array([[[19556, 905]]], np.int32)
+    assert text(tokens, np.zeros((1, 1), np.uint64)) == [tokenizer.decode(tokens[0, 0]).encode()]
+    client.close()
 
 
 @pytest.mark.nightly
