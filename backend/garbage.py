@@ -16,3 +16,9 @@ def settle() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(*_THRESHOLDS)
+
+
+def collect_all() -> None:
+    """Collect what nothing refers to any more, that which ``settle`` left out, too."""
+    gc.unfreeze()
+    gc.collect()

@@ -158,6 +158,10 @@ class InflightBatcher:
         self._senders.stop()
         self._publisher.close()
         self._tracing.close()
+        # A response sender that lives on when the process's shared memory is gone gives a piece of it back: Triton
+        # Server 2.51 was seen to hang, and the process to end by a broken heap.
+        vars(self).clear()
+        garbage.collect_all()
 
 
 def _guides(config: EngineConfig, loaded: LoadedEngine) -> tuple[GuideCompiler | None, str]:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import triton_python_backend_utils as pb_utils
 
+from backend import garbage
 from backend.errors import InvalidRequest, QueueFullError
 from backend.serving.entries.call_queue import Call, CallQueue
 from backend.serving.entries.engine_call import EngineCall, Renderer, stop
@@ -157,6 +158,9 @@ class Entry:
             calls = [call for call in self._calls.values() if not call.ended]
         for call in calls:
             call.fail(Failure("the model is being unloaded", "UNAVAILABLE"))
+        with self._lock:
+            self._calls.clear()
+        garbage.collect_all()  # see InflightBatcher.finalize
 
 
 def _refuse(request: Any, failure: Failure) -> None:
