@@ -34,9 +34,9 @@ def starts(rounds: int, options: list[str]) -> dict[str, Any]:
             megabytes.append(round(_memory(process.pid) / 1e6, 1))
     return {
         "bench": "start",
-        "ready_s": statistics.median(seconds),
+        "ready_s": round(statistics.median(seconds), 2),
         "each_s": seconds,
-        "rest_mb": statistics.median(megabytes),
+        "rest_mb": round(statistics.median(megabytes), 1),
         "each_mb": megabytes,
     }
 

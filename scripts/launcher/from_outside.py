@@ -30,11 +30,16 @@ def server_of(mark: str) -> int:
 
 
 def stub_of(mark: str, model: str) -> int:
-    """Process id of the stub that holds this model. Raises ProcessLookupError when it is gone."""
+    """Process id of the one stub that holds this model. Raises ProcessLookupError when it is gone."""
+    return _only(stubs_of(mark, model), f"stub of {model}")
+
+
+def stubs_of(mark: str, model: str) -> list[int]:
+    """Process ids of the stubs that hold this model, one per instance. Raises ProcessLookupError without a server."""
     # A process that a model forks has the stub's command line, too.
     server, place = server_of(mark), f"/{model}/1/model.py".encode()
     pids = leftovers.marked_processes(mark)
-    return _only([p for p in pids if leftovers.parent_of(p) == server and place in _command(p)], f"stub of {model}")
+    return [pid for pid in pids if leftovers.parent_of(pid) == server and place in _command(pid)]
 
 
 def _only(found: list[int], what: str) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import json
 import secrets
 import signal
 import subprocess
@@ -12,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from pathlib import Path
 from types import TracebackType
 
@@ -132,9 +134,16 @@ class Server:
         dead = self._stubs.dead()
         if not dead or not self.options.model_control:
             return dead
-        # Whether a model was unloaded the server knows; one that was loaded again has another process.
+        # Whether a model was unloaded the server knows; one that was loaded again has other processes.
         self._look()
-        return [m for m in dead if m not in self._stubs.alive() and self._answers(f"models/{m}")]
+        return [m for m in dead if self._stubs.alive()[m] < self._instances(m) and self._answers(f"models/{m}")]
+
+    def _instances(self, model: str) -> int:
+        """How many processes a model is to have; 0 where the server does not say."""
+        status, body = self._get(f"models/{model}/config")
+        if status != HTTPStatus.OK:
+            return 0
+        return sum(group.get("count", 1) for group in json.loads(body).get("instance_group", [{}]))
 
     def _look(self) -> None:
         self._stubs.look(leftovers.marked_processes(self.mark))
@@ -187,13 +196,18 @@ class Server:
         return all(self._answers(path) for path in ("health", *(f"models/{model}" for model in self.models)))
 
     def _answers(self, path: str) -> bool:
+        return self._get(f"{path}/ready")[0] == HTTPStatus.OK
+
+    def _get(self, path: str) -> tuple[int, bytes]:
+        """Status and body; 0 where there is no answer."""
         # http.client goes past any proxy that the environment names.
         connection = http.client.HTTPConnection(self.local_host, self.ports.http, timeout=2)
         try:
-            connection.request("GET", f"/v2/{path}/ready")
-            return connection.getresponse().status == 200
+            connection.request("GET", f"/v2/{path}")
+            reply = connection.getresponse()
+            return reply.status, reply.read()
         except (OSError, http.client.HTTPException):
-            return False
+            return 0, b""
         finally:
             connection.close()
 

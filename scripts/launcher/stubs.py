@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -37,9 +38,10 @@ class StubWatch:
         """Names of the models whose process has ended since the last look."""
         return sorted({self._models[descriptor] for descriptor, _ in self._poll.poll(0)})
 
-    def alive(self) -> set[str]:
-        """Names of the models whose process has not ended since the last look."""
-        return set(self._models.values()) - set(self.dead())
+    def alive(self) -> Counter[str]:
+        """How many processes of each model have not ended since the last look."""
+        ended = Counter(self._models[descriptor] for descriptor, _ in self._poll.poll(0))
+        return Counter(self._models.values()) - ended
 
     def close(self) -> None:
         """Stop watching."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import threading
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -20,7 +21,10 @@ _MIB = 1 << 20
 
 
 class Sample(NamedTuple):
-    """rss: MiB of each process by what it is: server, launcher, or the model that it holds. shared: MiB in /dev/shm."""
+    """rss: MiB by what a process is: server, launcher, or the model that it holds, whose processes are added up.
+
+    files: open ones, likewise. shared: MiB in /dev/shm.
+    """
 
     at: float
     phase: str
@@ -43,17 +47,17 @@ def judged(samples: Sequence[Sample], phase: str) -> list[Sample]:
 def take(subject: Subject, at: float, phase: str) -> Sample:
     """Look once. A process that ends meanwhile is left out."""
     mark = subject.mark()
-    pids = {_name(pid): pid for pid in leftovers.marked_processes(mark)} | {"launcher": subject.launcher.pid}
-    rss: dict[str, float] = {}
-    files: dict[str, int] = {}
-    for name, pid in pids.items():
+    rss: defaultdict[str, float] = defaultdict(float)
+    files: Counter[str] = Counter()
+    named = [(_name(pid), pid) for pid in leftovers.marked_processes(mark)]
+    for name, pid in [*named, ("launcher", subject.launcher.pid)]:
         try:
             found = _RSS.search(Path(f"/proc/{pid}/status").read_text())
-            files[name] = len(os.listdir(f"/proc/{pid}/fd"))
+            files[name] += len(os.listdir(f"/proc/{pid}/fd"))
         except OSError:
             continue
-        rss[name] = int(found[1]) / 1024 if found else 0.0
-    return Sample(at, phase, rss, files, _shared(subject, mark))
+        rss[name] += int(found[1]) / 1024 if found else 0.0
+    return Sample(at, phase, dict(rss), dict(files), _shared(subject, mark))
 
 
 def _shared(subject: Subject, mark: str) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -31,12 +32,12 @@ def _label(pid: int) -> str:
 
 
 def resident_mib(server: RunningServer) -> dict[str, int]:
-    """Resident memory of each process by its label."""
+    """Resident memory by what a process is; several of a kind are added up."""
     page = os.sysconf("SC_PAGE_SIZE")
-    return {
-        label: int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * page >> 20
-        for pid, label in processes(server).items()
-    }
+    found: Counter[str] = Counter()
+    for pid, label in processes(server).items():
+        found[label] += int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * page >> 20
+    return dict(found)
 
 
 def problems_at_rest(server: RunningServer) -> list[str]:

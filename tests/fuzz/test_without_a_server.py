@@ -10,7 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from google.protobuf import text_format
 from hypothesis import HealthCheck, Phase, given, settings
+from tritonclient.grpc import model_config_pb2
 
 from backend.engine import Engine
 from backend.errors import InvalidRequest
@@ -19,7 +21,7 @@ from backend.serving.entries.token_inputs import prompts_of
 from backend.serving.entries.vllm_parameters import parameters_of
 from backend.serving.inputs import Inputs
 from backend.serving.request_parser import SHOWN_NAMES, RequestParser
-from scripts.interface_table.configs import ENTRIES, Model
+from scripts.interface_table.configs import ENTRIES, REPOSITORY, Model
 from tests.engine.engines import idle, small_engine
 from tests.fuzz.cases import BATCH, MODELS, Case, cases, numbered
 from tests.fuzz.judge import problems_of_error
@@ -39,6 +41,13 @@ def test_the_same_seed_makes_the_same_cases_whatever_the_piece() -> None:
     assert [number for number, _ in whole] == list(range(BATCH - 5, BATCH + 5))
     assert list(numbered(3, BATCH, 5)) == whole[5:]
     assert whole[0][1] != whole[5][1]
+
+
+def test_no_model_executes_the_requests_of_several_clients_together() -> None:
+    """Where one of them is ill-formed, Triton Server answers all with its error."""
+    for path in sorted(REPOSITORY.glob("*/config.pbtxt")):
+        config = text_format.Parse(path.read_text(), model_config_pb2.ModelConfig())
+        assert not config.HasField("dynamic_batching") or config.max_batch_size == 1, path.parent.name
 
 
 @pytest.mark.nightly

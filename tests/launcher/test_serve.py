@@ -19,7 +19,8 @@ import tritonclient.grpc as grpcclient
 from tritonclient.utils import InferenceServerException
 
 from scripts.launcher import leftovers
-from scripts.launcher.from_outside import mark_of, server_of, stub_of
+from scripts.launcher.from_outside import mark_of, server_of, stub_of, stubs_of
+from scripts.launcher.server import LOOK_SECONDS
 from tests.server_fixture import RunningServer, ServerStartError, command_line
 
 from .tiny_models import (
@@ -27,6 +28,7 @@ from .tiny_models import (
     ANSWERS,
     BUSY,
     DIES_LOADING,
+    ECHO_CONFIG,
     FAILS,
     LOADS_SLOWLY,
     REFUSES,
@@ -219,6 +221,26 @@ def test_a_server_whose_parts_die_is_started_again_on_the_same_ports_and_leaves_
     restarts = [line for line in server.log().splitlines() if "starting the server again" in line]
     assert [line.partition("; ")[0] for line in restarts] == [told]
     assert [_left(mark) for mark in (first, second)] == [NOTHING] * 2
+
+
+def test_of_a_model_with_two_processes_the_death_of_one_is_seen_and_loading_it_anew_is_none(tmp_path):
+    two = f"{ECHO_CONFIG}\ninstance_group [ {{ count: 2 kind: KIND_CPU }} ]"
+    repository = add_model(tmp_path, "echo", config=two)
+    with RunningServer.start(model_repository=repository, no_restart=True, model_control=True) as server:
+        mark = mark_of(server.process.pid)
+        first = stubs_of(mark, "echo")
+        for action in ("unload", "load"):
+            assert _status(server, f"repository/models/echo/{action}", b"{}") == 200
+        assert _until_it_answers(server, ["x"]) == ["x"]
+        deadline = time.monotonic() + 20
+        while set(first) & set(second := stubs_of(mark, "echo")) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert (len(first), len(second)) == (2, 2)
+        time.sleep(2 * LOOK_SECONDS)
+        assert server.process.poll() is None, server.log()
+        leftovers.send(mark, second[1], signal.SIGKILL)
+        assert server.process.wait(15) == 1
+        assert server.log().splitlines()[-1].startswith("error: echo: the model's process died")
 
 
 def test_models_of_a_second_repository_are_served_and_watched_too(tmp_path):

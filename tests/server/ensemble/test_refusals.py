@@ -1,6 +1,9 @@
 """What is refused, with the reason, to its sender alone."""
 
 import json
+import struct
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +54,31 @@ def test_a_batch_of_nothing_to_the_detokenizer_is_refused_and_a_whole_one_answer
     tokens = np.array([[[19556, 905]]], np.int32)
     assert text(tokens, np.zeros((1, 1), np.uint64)) == [tokenizer.decode(tokens[0, 0]).encode()]
     client.close()
+
+
+def test_a_string_that_is_not_whole_is_refused_and_those_beside_it_are_answered(server: RunningServer) -> None:
+    over = threading.Event()
+    answers: list[Any] = []
+
+    def tokens(raw: bytes) -> Any:
+        prompt = InferInput("QUERY", [1, 1], "BYTES")
+        prompt._raw_content = raw  # a client that counts wrongly; tritonclient itself does not
+        return client.infer("preprocessing", [prompt], client_timeout=30).as_numpy("INPUT_ID").tolist()
+
+    def keep_asking() -> None:
+        while not over.is_set():
+            answers.append(tokens(struct.pack("<I", 5) + b"Hello"))
+
+    with InferenceServerClient(server.grpc_url) as client, ThreadPoolExecutor(8) as pool:
+        beside = [pool.submit(keep_asking) for _ in range(8)]
+        for _ in range(50):
+            with pytest.raises(InferenceServerException, match="expecting string of length 100 but only 5"):
+                tokens(struct.pack("<I", 100) + b"Hello")
+        over.set()
+        for each in beside:
+            each.result()
+    assert len(answers) > 50
+    assert all(answer == [[19556]] for answer in answers)
 
 
 @pytest.mark.nightly
