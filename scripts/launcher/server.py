@@ -134,9 +134,12 @@ class Server:
         dead = self._stubs.dead()
         if not dead or not self.options.model_control:
             return dead
-        # Whether a model was unloaded the server knows; one that was loaded again has other processes.
+        # Whether a model was unloaded the server knows. One that was loaded again has other processes, all of them
+        # there once it is ready: so the server is asked first.
+        ready = [model for model in dead if self._answers(f"models/{model}")]
         self._look()
-        return [m for m in dead if self._stubs.alive()[m] < self._instances(m) and self._answers(f"models/{m}")]
+        self._stubs.forget_dead(dead)
+        return [model for model in ready if self._stubs.alive()[model] < self._instances(model)]
 
     def _instances(self, model: str) -> int:
         """How many processes a model is to have; 0 where the server does not say."""

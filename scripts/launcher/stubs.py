@@ -9,49 +9,63 @@ import contextlib
 import os
 import select
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from .leftovers import parent_of
 
 
 class StubWatch:
-    """Holds a descriptor of each stub, so that an end is seen even before the server has collected it."""
+    """Holds a descriptor of each stub, so that an end is seen even before the server has collected it, and after."""
 
     def __init__(self, server: int, repositories: Sequence[Path]) -> None:
         """`server` is the server's process, `repositories` what it loads from. Nothing is watched before `look`."""
         self._server = server
         self._repositories = repositories
         self._poll = select.poll()
-        self._models: dict[int, str] = {}
+        self._stubs: dict[int, tuple[int, str]] = {}  # descriptor -> process id, model
 
     def look(self, pids: list[int]) -> None:
-        """Watch the stubs among `pids`, the server's processes now, in place of those watched before."""
-        self.close()
+        """Watch the stubs among `pids`, the server's processes now, too. Those watched before stay, ended or not."""
+        ended = self._ended()
+        known = {pid for descriptor, (pid, _) in self._stubs.items() if descriptor not in ended}
         for pid in pids:
             # A process that a model forks has the stub's command line too, and may come and go.
-            if parent_of(pid) == self._server and (model := _model_of(pid, self._repositories)):
+            new = pid not in known and parent_of(pid) == self._server
+            if new and (model := _model_of(pid, self._repositories)):
                 with contextlib.suppress(ProcessLookupError):
-                    self._add(os.pidfd_open(pid), model)
+                    self._add(os.pidfd_open(pid), pid, model)
 
     def dead(self) -> list[str]:
-        """Names of the models whose process has ended since the last look."""
-        return sorted({self._models[descriptor] for descriptor, _ in self._poll.poll(0)})
+        """Names of the models of which a process has ended and is not forgotten."""
+        return sorted({self._stubs[descriptor][1] for descriptor in self._ended()})
+
+    def forget_dead(self, models: Collection[str]) -> None:
+        """Watch those processes of these models no more that have ended."""
+        for descriptor in self._ended():
+            if self._stubs[descriptor][1] not in models:
+                continue
+            self._poll.unregister(descriptor)
+            os.close(descriptor)
+            del self._stubs[descriptor]
 
     def alive(self) -> Counter[str]:
-        """How many processes of each model have not ended since the last look."""
-        ended = Counter(self._models[descriptor] for descriptor, _ in self._poll.poll(0))
-        return Counter(self._models.values()) - ended
+        """How many processes of each model have not ended."""
+        ended = self._ended()
+        return Counter(model for descriptor, (_, model) in self._stubs.items() if descriptor not in ended)
 
     def close(self) -> None:
         """Stop watching."""
-        for descriptor in self._models:
+        for descriptor in self._stubs:
             os.close(descriptor)
-        self._models.clear()
+        self._stubs.clear()
         self._poll = select.poll()
 
-    def _add(self, descriptor: int, model: str) -> None:
-        self._models[descriptor] = model
+    def _ended(self) -> set[int]:
+        return {descriptor for descriptor, _ in self._poll.poll(0)}
+
+    def _add(self, descriptor: int, pid: int, model: str) -> None:
+        self._stubs[descriptor] = (pid, model)
         self._poll.register(descriptor, select.POLLIN)
 
 
