@@ -139,7 +139,8 @@ class Server:
         ready = [model for model in dead if self._answers(f"models/{model}")]
         self._look()
         self._stubs.forget_dead(dead)
-        return [model for model in ready if self._stubs.alive()[model] < self._instances(model)]
+        alive = self._stubs.alive()
+        return [model for model in ready if alive[model] < self._instances(model)]
 
     def _instances(self, model: str) -> int:
         """How many processes a model is to have; 0 where the server does not say."""

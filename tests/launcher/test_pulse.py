@@ -65,3 +65,4 @@ def test_a_directory_that_is_gone_does_not_stop_the_engine(tmp_path):
     heart = Heartbeat(str(tmp_path / "gone"), 5.0)
     heart.beat()
     heart.close()
+    assert list(tmp_path.iterdir()) == []

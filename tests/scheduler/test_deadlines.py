@@ -63,8 +63,9 @@ def test_no_time_at_all_means_no_run_at_all(patience: float) -> None:
 @pytest.mark.parametrize("deadline", [1e18, float("inf")])
 def test_a_huge_deadline_is_none(deadline: float) -> None:
     lab = Lab()
-    lab.add(6, 30, deadline=deadline)
+    sequence = lab.add(6, 30, deadline=deadline)
     lab.finish()
+    assert sequence.finish_reason is FinishReason.LENGTH
 
 
 def test_the_deadline_is_the_first_instant_that_is_too_late() -> None:

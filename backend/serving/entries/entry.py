@@ -154,13 +154,15 @@ class Entry:
         """Unload. Requests to other models cannot be made any more, so what is open ends with an error."""
         self._queue.close()
         self._requests.close()
+        self._fail_open_calls()
+        garbage.collect_all()  # see InflightBatcher.finalize; no frame of this thread holds a call any more
+
+    def _fail_open_calls(self) -> None:
         with self._lock:
-            calls = [call for call in self._calls.values() if not call.ended]
+            calls, self._calls = list(self._calls.values()), {}
         for call in calls:
-            call.fail(Failure("the model is being unloaded", "UNAVAILABLE"))
-        with self._lock:
-            self._calls.clear()
-        garbage.collect_all()  # see InflightBatcher.finalize
+            if not call.ended:
+                call.fail(Failure("the model is being unloaded", "UNAVAILABLE"))
 
 
 def _refuse(request: Any, failure: Failure) -> None:
