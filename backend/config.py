@@ -93,6 +93,12 @@ class EngineConfig:
     num_threads: int = _integer(0, 0, 1024, "CPU threads of the engine; 0 = one per core")
     sender_threads: int = _integer(2, 1, 64, "threads that hand responses to Triton Server")
     stream_interval: int = _integer(1, 1, 1 << 20, "tokens in a streamed response, but for the first and the last")
+    stream_pace_ms: float = _knob(
+        -1.0,
+        lambda v: v == -1 or 0 <= v <= 10_000,
+        "-1 or milliseconds in [0, 10000]",
+        "between two responses of a stream, for each stream that is open; 0 = none; -1 = 30 on the CPU, 0 on a GPU",
+    )
     exclude_input_in_output: bool = _knob(
         False, lambda v: True, "true or false", "default of the input tensor of the same name"
     )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from backend.kv.huge_pages import ask_for_huge_pages
+from kernels.huge_pages import ask_for_huge_pages
 
 MIN_BLOCKS = 2  # the null block and one that can be used
 _KNOBS = "max_tokens_in_paged_kv_cache or kv_cache_free_gpu_mem_fraction"

@@ -14,6 +14,7 @@ from backend.errors import InvalidRequest
 from backend.request import Request, Sequence
 from backend.scheduler.plan import TokenOutput
 from backend.serving.metrics.counts import REFUSED, EngineCounts, RequestCounts
+from backend.serving.pace import Pace
 from backend.serving.response_stream import ResponseStream
 from backend.serving.sender_pool import SenderPool
 
@@ -50,7 +51,8 @@ class EngineThread:
     """Owns the engine while it runs. ``submit``, ``cancel`` and ``stop`` may be called from any thread.
 
     on_step: called after each step, in the engine's thread; it must be quick. on_death: called when the thread has
-    ended by a failure and everyone has been told. counts: of requests; this thread adds to it.
+    ended by a failure and everyone has been told. counts: of requests; this thread adds to it. pace: of the responses
+    between a stream's first and its last, which wait for nothing.
     """
 
     def __init__(
@@ -60,12 +62,14 @@ class EngineThread:
         on_step: Callable[[], None] = lambda: None,
         on_death: Callable[[], None] = lambda: None,
         counts: EngineCounts | None = None,
+        pace: Pace | None = None,
     ) -> None:
         self._engine = engine
         self._senders = senders
         self._on_step = on_step
         self._on_death = on_death
         self._counts = counts or EngineCounts()
+        self._pace = pace or Pace(0.0)
         self._now = 0.0
         self.beats = 0
         self.busy = False
@@ -195,7 +199,15 @@ class EngineThread:
         # The most urgent first: each response takes the senders as long as some of a step's layers take the executor.
         for output in sorted(outputs, key=_level):
             self._deliver(output)
+        self._send_on()
         self._on_step()
+
+    def _send_on(self) -> None:
+        """Have streams that have begun sent what they have, when it is time."""
+        streams = [(found.stream, number) for number, found in self._open.items() if found.stream.streams_on]
+        if streams and self._pace.due(self._now, len(streams)):
+            for stream, number in streams:
+                self._senders.submit(stream, number)
 
     def _deliver(self, output: TokenOutput) -> None:
         sequence, token = output
@@ -214,7 +226,8 @@ class EngineThread:
             found.stream.finish(sequence.finish_reason)
             found.counts.end(sequence.finish_reason, self._now)
             del self._open[request_id]
-        self._senders.submit(found.stream, request_id)
+        if sequence.finish_reason is not None or not found.stream.streams_on:
+            self._senders.submit(found.stream, request_id)
 
     def _end_failed(self, error: StepFailedError) -> None:
         _log.error("an engine step failed; %d sequences end with an error", len(error.sequences), exc_info=error)

@@ -12,6 +12,7 @@ import triton_python_backend_utils as pb_utils
 
 from backend import garbage
 from backend.config import EngineConfig
+from backend.device_choice import chosen_device
 from backend.engine_builder import LoadedEngine, build_engine
 from backend.errors import InvalidRequest
 from backend.serving.beam_inputs import BeamLimits
@@ -28,6 +29,7 @@ from backend.serving.metrics.family import Source
 from backend.serving.metrics.publisher import Publisher
 from backend.serving.metrics.server_page import ServerPage
 from backend.serving.open_requests import OpenRequests
+from backend.serving.pace import Pace
 from backend.serving.request_parser import RequestParser
 from backend.serving.response_stream import Failure
 from backend.serving.sender_pool import SenderPool
@@ -40,6 +42,7 @@ from backend.text.token_bytes import TokenBytes
 
 _log = logging.getLogger(__name__)
 _DEAD_ENGINE = 70
+_CPU_PACE_MS = 30.0
 
 
 class InflightBatcher:
@@ -85,7 +88,14 @@ class InflightBatcher:
         self, config: EngineConfig, loaded: LoadedEngine, compiler: GuideCompiler | None, page: ServerPage
     ) -> None:
         self._senders = SenderPool(config.sender_threads)
-        self._engine = EngineThread(loaded.engine, self._senders, lambda: self._gate.notify(), self._die, self._counts)
+        self._engine = EngineThread(
+            loaded.engine,
+            self._senders,
+            on_step=lambda: self._gate.notify(),
+            on_death=self._die,
+            counts=self._counts,
+            pace=_pace(config),
+        )
         self._publisher = Publisher(
             (ENGINE_FAMILIES + (ALIAS_FAMILIES if config.metrics_aliases else ())) if config.metrics else (),
             Source(self._counts, loaded.engine.scheduler, lambda: self._engine.num_held),
@@ -162,6 +172,12 @@ class InflightBatcher:
         # Server 2.51 was seen to hang, and the process to end by a broken heap.
         vars(self).clear()
         garbage.collect_all()
+
+
+def _pace(config: EngineConfig) -> Pace:
+    """As configured; by itself only where the engine computes on the cores that responses need."""
+    automatic = _CPU_PACE_MS if chosen_device(config) == "cpu" else 0.0
+    return Pace((automatic if config.stream_pace_ms == -1 else config.stream_pace_ms) / 1e3)
 
 
 def _guides(config: EngineConfig, loaded: LoadedEngine) -> tuple[GuideCompiler | None, str]:

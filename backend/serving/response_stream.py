@@ -79,6 +79,7 @@ class ResponseStream:
         self._reason: FinishReason | None = None
         self._failure: Failure | None = None
         self._queued = False
+        self._begun = False
         self._closed = False
 
     def follow(self, sequence: Sequence) -> None:
@@ -99,6 +100,11 @@ class ResponseStream:
             if self._extra is not None:
                 self._extra.push(token_id)
             return self._text is not None and self._text.push(token_id)
+
+    @property
+    def streams_on(self) -> bool:
+        """Whether it streams and its first chunk has been taken."""
+        return self.streaming and self._begun
 
     @property
     def ended(self) -> bool:
@@ -134,7 +140,7 @@ class ResponseStream:
             final = self._reason is not None
             if self._closed or not (final or self._streams_now()):
                 return None
-            self._closed = final
+            self._begun, self._closed = True, final
             span = self._text.take(final) if self._text is not None else None
             extra = self._extra.take(final) if self._extra is not None else NOTHING
             chunk = Chunk(self._ids, span, self._num_output, self._reason, self._failure, final, extra)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -103,9 +103,9 @@ class TritonRequest:
         # Asked about a request whose final response is on its way, Triton Server 2.51 crashes as a whole.
         self._lock = threading.Lock()
         self._open_members = num_members
-        self._wanted = frozenset(request.requested_output_names()) - left_out
-        self._num_input = num_input
-        self._announced = False
+        self.wanted = frozenset(request.requested_output_names()) - left_out
+        self.num_input = num_input
+        self.announced = False
 
     def member(self, index: int, key: int) -> TritonSender:
         """The sender of sequence ``index``. key: by which the detokenizer stops it, and nobody who was not told it."""
@@ -117,18 +117,14 @@ class TritonRequest:
         From then on a failure is told as an output: Triton Server 2.51 loses errors that a model gets in answer to a
         request of its own, if they are not the first response.
         """
-        self._announced = True
+        self.announced = True
         tensor = pb_utils.Tensor("engine_key", as_array([key], np.uint64))
         self._sender.send(pb_utils.InferenceResponse(output_tensors=[tensor]))
 
-    def send(self, chunk: Chunk, index: int, key: int) -> None:
-        """Send one response. Blocks until the server has taken it."""
-        if chunk.failure and not self._announced:
-            response = error_response(chunk.failure)
-        else:
-            response = self._response(chunk, index, key)
+    def send(self, response: Any, last: bool) -> None:
+        """Send one response. Blocks until the server has taken it. last: whether a member ends with it."""
         with self._lock:
-            self._open_members -= chunk.final
+            self._open_members -= last
             final = self._open_members == 0
             self._sender.send(response, pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL if final else 0)
 
@@ -136,30 +132,6 @@ class TritonRequest:
         """Whether the client has gone or cancelled."""
         with self._lock:
             return self._open_members > 0 and bool(self._sender.is_cancelled())
-
-    def _response(self, chunk: Chunk, index: int, key: int) -> Any:
-        reason = chunk.finish_reason.value if chunk.finish_reason else ""
-        outputs: dict[str, tuple[object, type[np.generic]]] = {
-            "output_ids": ([chunk.ids], np.int32),
-            "sequence_length": ([len(chunk.ids)], np.int32),
-            "sequence_index": ([index], np.int32),
-            "finish_reason": ([reason.encode()], np.object_),
-            "num_input_tokens": ([self._num_input], np.int32),
-            "num_output_tokens": ([chunk.num_output], np.int32),
-        }
-        if chunk.failure is not None:
-            outputs["error"] = ([each.encode() for each in chunk.failure], np.object_)
-        if chunk.span is not None:
-            outputs["text_ids"] = ([chunk.span.ids], np.int32)
-            outputs["engine_key"] = ([key], np.uint64)
-            outputs["text_span"] = ([chunk.span.start, chunk.span.end], np.int32)
-        tensors = [
-            pb_utils.Tensor(name, as_array(values, dtype))
-            for name, (values, dtype) in outputs.items()
-            if name in self._wanted and name not in chunk.extra
-        ]
-        tensors += [pb_utils.Tensor(name, values[None]) for name, values in chunk.extra.items() if name in self._wanted]
-        return pb_utils.InferenceResponse(output_tensors=tensors)
 
 
 class TritonSender:
@@ -169,11 +141,53 @@ class TritonSender:
         self._request = request
         self._index = index
         self._key = key
+        # Making a tensor costs more than sending it, and it may be sent again: one sender is of one thread.
+        self._made: dict[tuple[str, object], Any] = {}
 
     def send(self, chunk: Chunk) -> None:
         """Send one response; blocks until the server has taken it."""
-        self._request.send(chunk, self._index, self._key)
+        if chunk.failure and not self._request.announced:
+            response = error_response(chunk.failure)
+        else:
+            response = pb_utils.InferenceResponse(output_tensors=list(self._tensors(chunk)))
+        self._request.send(response, chunk.final)
 
     def is_cancelled(self) -> bool:
         """Whether the client has gone or cancelled."""
         return self._request.is_cancelled()
+
+    def _tensors(self, chunk: Chunk) -> Iterator[Any]:
+        wanted = self._request.wanted - chunk.extra.keys()
+        for name, value, dtype in self._repeated(chunk):
+            if name in wanted:
+                yield self._again(name, value, dtype)
+        for name, values, dtype in self._new(chunk):
+            if name in wanted:
+                yield pb_utils.Tensor(name, as_array(values, dtype))
+        for name, array in chunk.extra.items():
+            if name in self._request.wanted:
+                yield pb_utils.Tensor(name, array[None])
+
+    def _repeated(self, chunk: Chunk) -> Iterator[tuple[str, Hashable, type[np.generic]]]:
+        """Outputs of one element that has few values in a request's life."""
+        yield "sequence_index", self._index, np.int32
+        yield "finish_reason", chunk.finish_reason.value.encode() if chunk.finish_reason else b"", np.object_
+        yield "num_input_tokens", self._request.num_input, np.int32
+        yield "num_output_tokens", chunk.num_output, np.int32
+        yield "sequence_length", len(chunk.ids), np.int32
+        if chunk.span is not None:
+            yield "engine_key", self._key, np.uint64
+
+    def _new(self, chunk: Chunk) -> Iterator[tuple[str, object, type[np.generic]]]:
+        yield "output_ids", [chunk.ids], np.int32
+        if chunk.failure is not None:
+            yield "error", [each.encode() for each in chunk.failure], np.object_
+        if chunk.span is not None:
+            yield "text_ids", [chunk.span.ids], np.int32
+            yield "text_span", [chunk.span.start, chunk.span.end], np.int32
+
+    def _again(self, name: str, value: Hashable, dtype: type[np.generic]) -> Any:
+        found = self._made.get((name, value))
+        if found is None:
+            found = self._made[name, value] = pb_utils.Tensor(name, as_array([value], dtype))
+        return found

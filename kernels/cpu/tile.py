@@ -21,6 +21,7 @@ from kernels.cpu.outline import outlined
 
 WIDTH = 16  # columns of a panel
 MAX_ROWS = 6
+LINE = 64  # bytes of a line of the cache
 PANELS = {1: 4, 2: 3, 3: 2}  # panels side by side where few rows would leave sums, and with them time, unused
 
 _I64, _F32 = ir.IntType(64), ir.FloatType()
@@ -72,9 +73,9 @@ def empty_sums(builder: Any, cells: Iterable[Any]) -> dict[Any, Any]:
     return sums
 
 
-def _emit(builder: Any, rows: int, panels: int, arguments: list[Any]) -> None:
+def _emit(builder: Any, rows: int, panels: int, fetches: bool, arguments: list[Any]) -> None:
     """The loop over k, and the loads and stores around it."""
-    x, x_stride, w, w_stride, panel_stride, depth, out, out_stride, begun = arguments
+    x, x_stride, w, w_stride, panel_stride, depth, out, out_stride, begun = arguments[:9]
     fma = fused_multiply_add(builder.module)
     cells = [(r, p) for r in range(rows) for p in range(panels)]
     sums = empty_sums(builder, cells)
@@ -88,6 +89,8 @@ def _emit(builder: Any, rows: int, panels: int, arguments: list[Any]) -> None:
             builder.store(builder.load(place(*cell), align=4), sums[cell])
     with cgutils.for_range(builder, depth, intp=_I64) as loop:
         at_k = builder.mul(w_stride, loop.index)
+        if fetches:
+            _fetch(builder, *arguments[9:], loop.index)
         of_w = [
             floats_of(builder, w, builder.add(at_k, builder.mul(panel_stride, ir.Constant(_I64, p))))
             for p in range(panels)
@@ -102,13 +105,27 @@ def _emit(builder: Any, rows: int, panels: int, arguments: list[Any]) -> None:
         builder.store(builder.load(sums[cell]), place(*cell), align=4)
 
 
-def _function(module: Any, rows: int, panels: int) -> Any:
+def _fetch(builder: Any, ahead: Any, thinned: Any, turn: Any) -> None:
+    """Have a line of the cache brought near, of those from address ``ahead`` on the one numbered ``turn >> thinned``.
+
+    What lies there need not be anybody's: to fetch is no access.
+    """
+    byte, word = ir.PointerType(ir.IntType(8)), ir.IntType(32)
+    kind = ir.FunctionType(ir.VoidType(), [byte, word, word, word])
+    fetch = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
+    line = builder.mul(builder.lshr(turn, thinned), ir.Constant(_I64, LINE))
+    to_read, into_second_level, data = (ir.Constant(word, value) for value in (0, 2, 1))
+    builder.call(fetch, [builder.inttoptr(builder.add(ahead, line), byte), to_read, into_second_level, data])
+
+
+def _function(module: Any, rows: int, panels: int, fetches: bool = False) -> Any:
     """The tile as a function in a module."""
 
     def emit(builder: Any, arguments: list[Any]) -> None:
-        _emit(builder, rows, panels, arguments)
+        _emit(builder, rows, panels, fetches, arguments)
 
-    return outlined(module, f"tile_{rows}_{panels}", 9, ir.VoidType(), emit)
+    name = f"tile_{rows}_{panels}" + "_fetching" * fetches
+    return outlined(module, name, 11 if fetches else 9, ir.VoidType(), emit)
 
 
 def _make(rows: int, panels: int) -> Any:
@@ -123,6 +140,21 @@ def _make(rows: int, panels: int) -> Any:
     return intrinsic(typed)
 
 
+def _make_fetching(rows: int) -> Any:
+    def typed(_c: Any, _1: Any, _2: Any, _3: Any, _4: Any, _5: Any, _6: Any, _7: Any, _8: Any) -> Any:
+        def generate(_target: Any, builder: Any, _signature: Any, arguments: list[Any]) -> Any:
+            x, xs, w, depth, out, os, ahead, thinned = arguments
+            width, none = ir.Constant(_I64, WIDTH), ir.Constant(_I64, 0)
+            words = [x, xs, w, width, none, depth, out, os, none, ahead, thinned]
+            builder.call(_function(builder.module, rows, 1, fetches=True), words)
+            return none
+
+        return types.int64(*[types.int64] * 8), generate
+
+    return intrinsic(typed)
+
+
+_f4, _f5, _f6 = (_make_fetching(rows) for rows in (4, 5, 6))
 _w1, _w2, _w3, _w4, _w5, _w6 = (_make(rows, 1) for rows in range(1, 7))
 _w14, _w23, _w32 = (_make(rows, panels) for rows, panels in PANELS.items())
 
@@ -167,3 +199,19 @@ def tile(
         _w14(x, xs, w, ws, ps, depth, out, os, begun)
     else:
         _w1(x, xs, w, ws, ps, depth, out, os, begun)
+
+
+@inline
+def fetching_tile(x: int, xs: int, w: int, depth: int, out: int, os: int, rows: int, ahead: int, thinned: int) -> None:
+    """``tile`` of 4 to 6 rows and one panel, from zero, that brings memory near for another to come.
+
+    Args:
+        ahead: address from which on ``depth >> thinned`` lines of the cache, 64 bytes each, are fetched meanwhile.
+        thinned: one line for every ``2 ** thinned`` turns of the loop.
+    """
+    if rows == 6:
+        _f6(x, xs, w, depth, out, os, ahead, thinned)
+    elif rows == 5:
+        _f5(x, xs, w, depth, out, os, ahead, thinned)
+    else:
+        _f4(x, xs, w, depth, out, os, ahead, thinned)

@@ -1,6 +1,6 @@
 """The linear map on the CPU, over packed weights in float32 or int8."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -11,10 +11,12 @@ from torch import Tensor
 from kernels.cpu.arguments import rows_of
 from kernels.cpu.jit import Kernel, inline
 from kernels.cpu.team import Team, take_task
-from kernels.cpu.tile import MAX_ROWS, WIDTH, panels_at_once, tile
+from kernels.cpu.tile import LINE, MAX_ROWS, WIDTH, fetching_tile, panels_at_once, tile
+from kernels.huge_pages import KeptTensors
 from kernels.linear.cpu_int8 import LAYOUT, linear_int8, scratch_words
 from kernels.linear.cpu_tasks import ROW_BLOCK, add_bias, panels_per_task
 
+_NEAR = 1 << 16  # elements of x that stay in the second-level cache while the panels of a task go over them
 PRECISIONS = ("float32", "int8")
 
 
@@ -70,6 +72,28 @@ def _columns(x: int, xs: int, w: int, depth: int, out: int, os: int, rows: int, 
         panel += count
 
 
+@inline
+def _rows(x: int, xs: int, w: int, depth: int, out: int, os: int, rows: int) -> None:
+    """One panel by more than six rows, in tiles as even as can be; meanwhile the panel behind it is brought near.
+
+    From memory a panel takes as long as a third of the arithmetic on 32 rows: no tile could fetch all of it alone.
+    """
+    tiles = (rows + MAX_ROWS - 1) // MAX_ROWS
+    thinned = 0
+    while 2 << thinned <= tiles:
+        thinned += 1
+    row, ahead = 0, w + depth * WIDTH * 4
+    for left in range(tiles, 0, -1):
+        height = (rows - row + left - 1) // left
+        at, to = x + row * xs * 4, out + row * os * 4
+        if height < 4:
+            tile(height, 1, at, xs, w, WIDTH, 0, depth, to, os, 0)
+        else:
+            fetching_tile(at, xs, w, depth, to, os, height, ahead, thinned)
+            ahead += (depth >> thinned) * LINE
+        row += height
+
+
 def _linear_float32(arguments: Any, _member: int, _members: int) -> None:
     """A task is a group of panels and a block of rows; neighbours in order share their rows."""
     a = carray(arguments, (11,))
@@ -77,19 +101,22 @@ def _linear_float32(arguments: Any, _member: int, _members: int) -> None:
         a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10],
     )  # fmt: skip
     groups = (panels + group - 1) // group
-    tasks = groups * ((rows + ROW_BLOCK - 1) // ROW_BLOCK)
+    most = max(ROW_BLOCK // 4, min(ROW_BLOCK, _NEAR // depth))
+    tasks = groups * ((rows + most - 1) // most)
     task = take_task(control)
     while task < tasks:
         block, first = task // groups, task % groups * group
         count = min(group, panels - first)
-        row, end = block * ROW_BLOCK, min(rows, (block + 1) * ROW_BLOCK)
-        while row < end:
-            height = min(MAX_ROWS, end - row)
-            to = out + (row * os + first * WIDTH) * 4
-            _columns(x + row * xs * 4, xs, w + first * depth * WIDTH * 4, depth, to, os, height, count)
-            if bias != 0:
-                add_bias(to, os, height, bias + first * WIDTH * 4, count * WIDTH)
-            row += height
+        begin = block * most
+        height = min(most, rows - begin)
+        of_x, of_w, to = x + begin * xs * 4, w + first * depth * WIDTH * 4, out + (begin * os + first * WIDTH) * 4
+        if height <= MAX_ROWS:
+            _columns(of_x, xs, of_w, depth, to, os, height, count)
+        else:
+            for panel in range(count):
+                _rows(of_x, xs, of_w + panel * depth * WIDTH * 4, depth, to + panel * WIDTH * 4, os, height)
+        if bias != 0:
+            add_bias(to, os, height, bias + first * WIDTH * 4, count * WIDTH)
         task = take_task(control)
 
 
@@ -105,12 +132,14 @@ class CpuLinear:
         if precision not in PRECISIONS:
             raise ValueError(f"weight_precision {precision!r}: expected one of {', '.join(PRECISIONS)}")
         self._team, self._precision = team, precision
+        self._kept = KeptTensors()
         self._scratch = torch.empty(0, dtype=torch.int32)
         (self._float32 if precision == "float32" else self._int8).compile()
 
     def pack(self, weight: Tensor) -> PackedLinear:
         """``pack`` in the precision of this set of operations."""
-        return pack(weight, self._precision)
+        packed = pack(weight, self._precision)
+        return replace(packed, panels=self._kept.keep(packed.panels))
 
     def __call__(self, x: Tensor, weight: PackedLinear, bias: Tensor | None) -> Tensor:
         """x float32 ``[T, in]`` -> float32 ``[T, out]``."""
