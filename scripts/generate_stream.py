@@ -29,6 +29,15 @@ class Finished(NamedTuple):
     error: str
 
 
+class Arrival(NamedTuple):
+    """A response to a request among many: its number among them, whether it is its last, the server's error or ""."""
+
+    number: int
+    piece: Piece
+    last: bool
+    error: str
+
+
 class ServerError(Exception):
     """The server, or the way to it, failed; the message is one line."""
 
@@ -82,15 +91,21 @@ class Client:
     def generate_all(self, inputs: Sequence[Mapping[str, Any]], queue_priority: int = 0) -> Iterator[Finished]:
         """Send all requests at once over one stream and yield each as it ends, refused ones too. Raises ServerError."""
         tokens = [0] * len(inputs)
+        for arrival in self.generate_together(inputs, queue_priority):
+            tokens[arrival.number] += arrival.piece.tokens
+            if arrival.last:
+                yield Finished(arrival.number, tokens[arrival.number], arrival.error)
+
+    def generate_together(self, inputs: Sequence[Mapping[str, Any]], queue_priority: int = 0) -> Iterator[Arrival]:
+        """Send all requests at once over one stream and yield their responses as they come. Raises ServerError."""
         requests = [_request(one, queue_priority, str(number)) for number, one in enumerate(inputs)]
         left = len(requests)
         try:
             for reply in self._stub.ModelStreamInfer(iter(requests)):
-                number = int(reply.infer_response.id)
-                tokens[number] += _piece(reply.infer_response).tokens
-                if reply.error_message or reply.infer_response.parameters["triton_final_response"].bool_param:
-                    yield Finished(number, tokens[number], " ".join(reply.error_message.split()))
-                    left -= 1
+                response, error = reply.infer_response, " ".join(reply.error_message.split())
+                last = bool(error) or response.parameters["triton_final_response"].bool_param
+                left -= last
+                yield Arrival(int(response.id), _piece(response), last, error)
         except grpc.RpcError as error:
             raise ServerError(_details(error)) from error
         if left:

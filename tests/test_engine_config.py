@@ -37,6 +37,7 @@ BAD = {
     "num_threads": ["-1", "1025", "all"],
     "sender_threads": ["0", "65", "two"],
     "stream_interval": ["0", "1048577", "1.5"],
+    "stream_pace_ms": ["-2", "-0.5", "10001", "fast"],
     "exclude_input_in_output": ["none"],
     "default_priority_level": ["0", "65", "high"],
     "priority_levels": ["0", "65", "three"],

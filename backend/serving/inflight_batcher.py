@@ -42,7 +42,7 @@ from backend.text.token_bytes import TokenBytes
 
 _log = logging.getLogger(__name__)
 _DEAD_ENGINE = 70
-_CPU_PACE_MS = 30.0
+_CPU_PACE_MS = 40.0
 
 
 class InflightBatcher:

@@ -90,7 +90,8 @@ def _emit(builder: Any, rows: int, panels: int, fetches: bool, arguments: list[A
     with cgutils.for_range(builder, depth, intp=_I64) as loop:
         at_k = builder.mul(w_stride, loop.index)
         if fetches:
-            _fetch(builder, *arguments[9:], loop.index)
+            ahead, thinned = arguments[9:]
+            _fetch(builder, ahead, thinned, loop.index)
         of_w = [
             floats_of(builder, w, builder.add(at_k, builder.mul(panel_stride, ir.Constant(_I64, p))))
             for p in range(panels)

@@ -1,4 +1,5 @@
 import mmap
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -42,7 +43,7 @@ def test_kept_tensors_are_the_same_numbers_side_by_side_and_each_for_itself() ->
     kept = [memory.keep(tensor) for tensor in given]
     assert all(torch.equal(one, other) for one, other in zip(kept, given, strict=True))
     assert all(one.is_contiguous() and one.data_ptr() % 64 == 0 for one in kept)
-    distances = [b.data_ptr() - a.data_ptr() for a, b in zip(kept, kept[1:], strict=False)]
+    distances = [b.data_ptr() - a.data_ptr() for a, b in pairwise(kept)]
     assert distances == [64, 4 << 20, 64]
     kept[2].fill_(9)
     assert torch.equal(kept[1], given[1])
