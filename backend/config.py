@@ -97,7 +97,7 @@ class EngineConfig:
         -1.0,
         lambda v: v == -1 or 0 <= v <= 10_000,
         "-1 or milliseconds in [0, 10000]",
-        "between two responses of a stream, for each stream that is open; 0 = none; -1 = 40 on the CPU, 0 on a GPU",
+        "between responses of a stream, for each open one of its level or above; 0 = none; -1 = 40 on the CPU, else 0",
     )
     exclude_input_in_output: bool = _knob(
         False, lambda v: True, "true or false", "default of the input tensor of the same name"

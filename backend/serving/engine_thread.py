@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import queue
 import threading
+from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -45,6 +46,10 @@ class _Open(NamedTuple):
     sequence: Sequence
     stream: ResponseStream
     counts: RequestCounts
+
+
+def _level_of(found: _Open) -> int:
+    return found.sequence.request.level
 
 
 class EngineThread:
@@ -203,11 +208,12 @@ class EngineThread:
         self._on_step()
 
     def _send_on(self) -> None:
-        """Have streams that have begun sent what they have, when it is time."""
-        streams = [(found.stream, number) for number, found in self._open.items() if found.stream.streams_on]
-        if streams and self._pace.due(self._now, len(streams)):
-            for stream, number in streams:
-                self._senders.submit(stream, number)
+        """Have streams that have begun sent what they have, when it is their time."""
+        streaming = [(number, found) for number, found in self._open.items() if found.stream.streams_on]
+        down_to = self._pace.due(self._now, Counter(_level_of(found) for _, found in streaming))
+        for number, found in streaming:
+            if _level_of(found) <= down_to:
+                self._senders.submit(found.stream, number)
 
     def _deliver(self, output: TokenOutput) -> None:
         sequence, token = output

@@ -15,14 +15,24 @@ from tests.serving.test_engine_thread import Recorder, expected
 def test_from_one_time_to_the_next_there_pass_so_many_seconds_for_each_stream() -> None:
     pace = Pace(0.04)
     asked = [(100.0, 5), (100.1, 5), (100.19, 5), (100.21, 5), (100.3, 1), (100.33, 1), (101.0, 32), (101.7, 32)]
-    due = [pace.due(now, streams) for now, streams in asked]
+    due = [pace.due(now, {2: streams}) for now, streams in asked]
     # The first; 0.21 s after it, of the 0.2 s that five take; 0.09 of 0.04; 0.03 of it; 0.7 and 1.4 of 1.28 s.
-    assert due == [True, False, False, True, True, False, False, True]
+    assert due == [2, 0, 0, 2, 2, 0, 0, 2]
+
+
+def test_less_urgent_streams_do_not_make_more_urgent_ones_wait_and_are_sent_to_with_them() -> None:
+    pace = Pace(0.04)
+    streams = {3: 20, 1: 2, 2: 3}
+    assert pace.due(100.0, streams) == 3
+    # Two of level 1 take 0.08 s, with three of level 2 it is 0.2 s, with twenty of level 3 it is a second.
+    assert [pace.due(now, streams) for now in (100.07, 100.09, 100.16, 100.21, 100.28, 100.3)] == [0, 1, 0, 2, 0, 1]
+    assert pace.due(101.01, streams) == 3
+    assert pace.due(101.05, streams) == 0
 
 
 def test_no_pace_is_every_step() -> None:
     pace = Pace(0.0)
-    assert all(pace.due(1.0, streams) for streams in (1, 32, 1000))
+    assert [pace.due(1.0, streams) for streams in ({2: 1}, {1: 32, 3: 5}, {2: 1000}, {})] == [2, 3, 2, 0]
 
 
 def test_at_a_slow_pace_the_first_token_and_the_end_do_not_wait_and_nothing_is_lost() -> None:

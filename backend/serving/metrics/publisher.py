@@ -18,7 +18,7 @@ _LONGEST_END_SECONDS = 5.0
 
 
 class Metric(Protocol):
-    """One series of the server's page, 0 at first."""
+    """One series of the server's page; what an engine of the same name has left there stays."""
 
     def increment(self, value: float) -> None:
         """Add to it. Raises an exception if the server does not take it."""
@@ -30,16 +30,13 @@ class MetricsPage(Protocol):
     def metric(self, family: str, kind: Kind, meaning: str, labels: Labels) -> Metric:
         """A new series. Raises an exception if the server keeps no metrics."""
 
-    def clear(self) -> None:
-        """Take the families off the page, once nobody holds one of their series."""
-
 
 class Publisher:
     """Publishes families. Without any it does nothing.
 
     Gauges are published as differences, too: Triton Server's ``set`` keeps Python's lock during the round trip, and so
-    the engine's thread from running; ``increment`` does not. A second engine of the same name, while the model is
-    loaded anew, then adds its own to the same gauges.
+    the engine's thread from running; ``increment`` does not. The next engine of the same name, when the model is
+    loaded anew, then adds its own to the same gauges and counters.
     """
 
     def __init__(self, families: Sequence[Family], source: Source, page: MetricsPage, interval: float) -> None:
@@ -67,8 +64,6 @@ class Publisher:
             self._thread.join(_LONGEST_END_SECONDS)
             if not self._thread.is_alive():
                 self._try_to_publish(last=True)
-        self._metrics.clear()
-        self._page.clear()
 
     def publish(self) -> None:
         """Publish what has changed since the last time. Not for two threads at a time."""
