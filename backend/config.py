@@ -138,7 +138,7 @@ class EngineConfig:
         True, lambda v: True, "true or false", "the same values under TensorRT-LLM's and vLLM's names, too"
     )
     metrics_interval_ms: float = _knob(
-        500.0,
+        1000.0,
         lambda v: 10 <= v <= 60_000,
         "milliseconds in [10, 60000]",
         "how often changed values are handed to the server",

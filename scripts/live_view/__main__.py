@@ -30,7 +30,7 @@ def _parse() -> argparse.Namespace:
     add = parser.add_argument
     add("--url", default="http://127.0.0.1:8002/metrics", help="the server's metrics endpoint (%(default)s)")
     add("--model", default="inflight_batcher", help="the engine's model (%(default)s)")
-    add("--interval", type=float, default=1.0, metavar="SECONDS", help="between two looks (%(default)s)")
+    add("--interval", type=float, default=2.0, metavar="SECONDS", help="between two looks (%(default)s)")
     add("--once", action="store_true", help="look twice, print one frame, and end")
     arguments = parser.parse_args()
     if arguments.interval < _LEAST_INTERVAL:

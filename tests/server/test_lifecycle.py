@@ -68,6 +68,10 @@ def num_ended(page: Page) -> float:
     return page.value("inflight_requests_total")
 
 
+def slots(page: Page) -> float:
+    return page.value("inflight_slots")
+
+
 @pytest.mark.parametrize(
     ("streams", "cycles"), [(32, 1), *(pytest.param(n, 20, marks=pytest.mark.nightly) for n in (0, 1, 8))]
 )
@@ -77,6 +81,7 @@ def test_the_engine_is_unloaded_and_loaded_again_while_streams_are_open(
     """Triton Server lets the streams finish; new requests are refused meanwhile, and served once it is loaded again."""
     with grpcclient.InferenceServerClient(controlled.grpc_url) as client:
         for _ in range(cycles):
+            ended = num_ended(Page.of(controlled))
             opened = [stream(controlled, 30) for _ in range(streams)]
             if streams:
                 time.sleep(1.0)
@@ -86,15 +91,17 @@ def test_the_engine_is_unloaded_and_loaded_again_while_streams_are_open(
             for thread, answers in opened:
                 thread.join()
                 assert (answers[0].error, answers[0].num_output) == ("", 30)
-            assert settled(controlled, our_families, set()) == set(), "its metrics go with the model"
+            assert settled(controlled, num_ended, ended + streams) == ended + streams
+            assert settled(controlled, slots, 0) == 0, "an engine that has gone has no share in a gauge"
             client.load_model(ENGINE)
-            assert num_ended(Page.of(controlled)) == 0
+            assert num_ended(Page.of(controlled)) == ended + streams, "the next engine's counts go on"
+            assert settled(controlled, slots, 32) == 32
             assert all(name.startswith("inflight_") for name in our_families(Page.of(controlled))), "no aliases"
             answer = ask(
                 controlled.grpc_url, text_input="The capital of France is", max_tokens=2, exclude_input_in_output=True
             )
             assert (answer.error, answer.text) == ("", " Paris.")
-            assert settled(controlled, num_ended, 1) == 1
+            assert settled(controlled, num_ended, ended + streams + 1) == ended + streams + 1
     assert controlled.process.poll() is None
 
 
