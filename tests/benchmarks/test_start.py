@@ -10,7 +10,7 @@ import pytest
 
 from tests.launcher.tiny_models import add_model
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.nightly]
 BENCH = Path(__file__).resolve().parents[2] / "scripts" / "bench.py"
 
 
@@ -19,7 +19,6 @@ def measured(*options: str, rounds: int = 1) -> subprocess.CompletedProcess[str]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 
-@pytest.mark.nightly
 def test_each_start_is_timed_and_its_memory_is_that_of_all_processes(tmp_path: Path) -> None:
     line = json.loads(measured("--model-repository", str(add_model(tmp_path, "echo")), rounds=2).stdout)
     assert (line["bench"], len(line["each_s"]), len(line["each_mb"])) == ("start", 2, 2)
