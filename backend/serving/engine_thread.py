@@ -23,10 +23,6 @@ _log = logging.getLogger(__name__)
 _NOBODY = 1 << 30  # a level less urgent than any
 
 
-def _level(output: TokenOutput) -> int:
-    return output[0].request.level
-
-
 class _Arrival(NamedTuple):
     request: Request
     stream: ResponseStream
@@ -48,8 +44,9 @@ class _Open(NamedTuple):
     counts: RequestCounts
 
 
-def _level_of(found: _Open) -> int:
-    return found.sequence.request.level
+def _level(of: tuple[Sequence, *tuple[object, ...]]) -> int:
+    """Of a step's output, or of an open request."""
+    return of[0].request.level
 
 
 class EngineThread:
@@ -210,9 +207,9 @@ class EngineThread:
     def _send_on(self) -> None:
         """Have streams that have begun sent what they have, when it is their time."""
         streaming = [(number, found) for number, found in self._open.items() if found.stream.streams_on]
-        down_to = self._pace.due(self._now, Counter(_level_of(found) for _, found in streaming))
+        down_to = self._pace.due(self._now, Counter(_level(found) for _, found in streaming))
         for number, found in streaming:
-            if _level_of(found) <= down_to:
+            if _level(found) <= down_to:
                 self._senders.submit(found.stream, number)
 
     def _deliver(self, output: TokenOutput) -> None:
