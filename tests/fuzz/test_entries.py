@@ -33,7 +33,7 @@ def expected(model: Path) -> str:
 
 @pytest.fixture
 def server(model: Path) -> Iterator[RunningServer]:
-    yield from RunningServer.fixture(model, parameter={"metrics_interval_ms": 20}, **OPTIONS)
+    yield from RunningServer.fixture(model, no_restart=True, parameter={"metrics_interval_ms": 20}, **OPTIONS)
 
 
 def test_no_request_hurts_the_server_or_another_and_each_ends_with_an_answer_or_one_clear_line(
