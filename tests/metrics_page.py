@@ -57,3 +57,14 @@ def settled(server: RunningServer, figures: Callable[[Page], object], expected: 
     while (found := figures(Page.of(server))) != expected and time.monotonic() < deadline:
         time.sleep(0.05)
     return found
+
+
+def at_rest(server: RunningServer, seconds: float) -> Page:
+    """The page once the engine's own families have said the same for so long, which is longer than its interval."""
+    page, deadline = Page.of(server), time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        time.sleep(seconds)
+        before, page = page, Page.of(server)
+        if all(page.series[key] == value for key, value in before.series.items() if key[0].startswith("inflight_")):
+            return page
+    raise TimeoutError("the page does not come to rest")

@@ -24,7 +24,7 @@ from tests.deploy.compose_file import ROOT, services
 from tests.deploy.prometheus_process import running_prometheus
 from tests.deploy.queries import dashboard_queries, families, rules
 from tests.gateway.gateway_process import running_gateway
-from tests.metrics_page import Page, settled
+from tests.metrics_page import Page, at_rest, settled
 from tests.server_fixture import RunningServer
 from tests.step_trace import steps
 from tests.triton_client import ask
@@ -49,7 +49,7 @@ def server(smollm2_dir: Path, trace_file: Path) -> Iterator[RunningServer]:
         device=chosen.device,
         max_queue_size=chosen.max_queue_size,
         also_serve=beside,
-        parameter={"step_trace_file": trace_file},
+        parameter={"step_trace_file": trace_file, "metrics_interval_ms": 100},
     )
 
 
@@ -133,7 +133,7 @@ def test_locust_counts_what_the_server_counts(server: RunningServer, trace_file:
     def tokens(page: Page) -> dict[tuple[str, ...], float]:
         return (page - page_before).by("inflight_generated_tokens_total", "level")
 
-    before, page_before, steps_before = requests(), Page.of(server), len(steps(trace_file))
+    before, page_before, steps_before = requests(), at_rest(server, 0.5), len(steps(trace_file))
     with running_gateway(server.grpc_url) as gateway:
         flags = ["--gateway-url", gateway.url, "--json", tmp_path / "table.json", "--report", tmp_path / "report.html"]
         done = load(server, "tiny", *map(str, flags))
