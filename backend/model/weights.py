@@ -78,15 +78,21 @@ def load_weights(
 
         def read(name: str) -> Tensor:
             advance()
-            return files.read(name, dtype, torch.device(device))
+            tensor = files.read(name, dtype, torch.device(device))
+            return tensor if tensor.dim() > 1 else _owned(tensor)
 
-        embedding = read("model.embed_tokens.weight")
+        embedding = _owned(read("model.embed_tokens.weight"))
         return DecoderWeights(
             embedding=embedding,
             layers=tuple(_layer(read, pack, shapes, f"model.layers.{i}.") for i in range(config.num_layers)),
             final_norm=read("model.norm.weight"),
             head=pack(embedding if config.tie_word_embeddings else read("lm_head.weight")),
         )
+
+
+def _owned(tensor: Tensor) -> Tensor:
+    """What stays as it was read, in memory of its own: a part of a mapped file holds all of the file's pages."""
+    return tensor.clone() if tensor.is_cpu else tensor
 
 
 @contextmanager

@@ -123,3 +123,17 @@ def test_the_progress_bar_goes_to_standard_error_and_can_be_off(
     out, err = capfd.readouterr()
     assert out == ""
     assert "100%" in err
+
+
+def is_mapped(directory: Path) -> bool:
+    return str(directory) in Path("/proc/self/maps").read_text()
+
+
+@pytest.mark.parametrize("name", ["llama-tied", "llama-biases", "gemma3-final-cap"])
+def test_a_file_whose_matrices_have_been_packed_takes_no_memory(name: str, saved: GetSaved, tmp_path: Path) -> None:
+    directory = spoiled(saved(name), tmp_path, lambda tensors: None)
+    weights = load(directory, pack=torch.clone)
+    assert not is_mapped(directory)
+    as_they_are = load(directory, pack=lambda matrix: matrix)
+    assert is_mapped(directory)
+    del weights, as_they_are
