@@ -48,14 +48,15 @@ _install() {
     _make_environment || return 1
     touch "$VENV/.installing"
     _say "installing this project with [$extras] into .venv (minutes the first time, seconds later)"
-    # pip compiles on one core, half a minute of the whole. Some packages hold files for other Pythons: no failure.
+    # pip compiles on one core, which takes half a minute of the whole.
     if ! "$PYTHON" -m pip install -qq --disable-pip-version-check --no-compile \
         -c "$ROOT/constraints.txt" -e "$ROOT[$extras]" >&2; then
         rm "$VENV/.installing"  # pip ended in order, and undid what it had begun
         _say "pip failed; the reason is above"
         return 1
     fi
-    "$PYTHON" -m compileall -qq -j 0 "$VENV/lib" >/dev/null 2>&1
+    # Some packages hold files for other Pythons, which do not compile: no failure.
+    "$PYTHON" -m compileall -qq -j 0 "$VENV/lib" >/dev/null 2>&1 || true
     echo "$wanted" >"$stamp"
     rm "$VENV/.installing"
     _say "done"

@@ -18,6 +18,7 @@ echo "$*" >>"$CALLS"
 case "$*" in
     "-m venv "*) mkdir -p "$3/bin" && cp "$0" "$3/bin/python3" ;;
     *"pip install"*) sleep "${PIP_SECONDS:-0}"; exit "${PIP_STATUS:-0}" ;;
+    *compileall*) exit 1 ;;  # as it ends where a package holds a file for another Python
 esac
 """
 
@@ -38,7 +39,8 @@ class Checkout:
 
     def start(self, extras="client", **environment):
         """Begin a bootstrap in a process group of its own."""
-        code = f'source "{self.root}/scripts/_bootstrap.sh"; bootstrap {extras} && echo "$PYTHON"'
+        # As scripts/serve does: whatever fails unseen ends it.
+        code = f'set -euo pipefail; source "{self.root}/scripts/_bootstrap.sh"; bootstrap {extras}; echo "$PYTHON"'
         return subprocess.Popen(
             ["bash", "-c", code],
             env=self.environment | environment,
@@ -68,6 +70,7 @@ def test_the_first_start_installs_and_the_next_does_nothing(checkout):
     code, err = checkout.run()
     assert code == 0
     assert "installing this project with [client]" in err
+    assert checkout.count("compileall") == 1
     calls = checkout.calls.read_text()
     began = time.monotonic()
     assert checkout.run() == (0, "")
