@@ -26,7 +26,7 @@ from backend.serving.response_stream import Failure, ResponseStream
 from backend.serving.sender_pool import SenderPool
 from backend.serving.streams import Streams
 from backend.serving.tracing.tracing import Tracing
-from backend.serving.triton_io import TritonRequest, read_inputs
+from backend.serving.triton_io import TritonRequest, chosen_id, own_parameters, read_inputs
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,14 +51,14 @@ class Intake:
     def take(self, request: Any) -> bool:
         """Submit a request, or carry out a stop; True if the engine has one more to hold. Raises InvalidRequest."""
         with self.counts.refusals(None):
-            inputs = read_inputs(request, SHOWN_NAMES)
+            inputs, client_id = read_inputs(request, SHOWN_NAMES), chosen_id(request)
             stops = inputs.boolean("stop", False)
-            parsed = None if stops else self.parser.parse(inputs, request.parameters())
+            parsed = None if stops else self.parser.parse(inputs, own_parameters(request))
         if parsed is None:
-            self._stop(inputs, request.request_id())
+            self._stop(inputs, client_id)
             request.get_response_sender().send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
             return False
-        self._submit(request, parsed)
+        self._submit(request, client_id, parsed)
         return True
 
     def _stop(self, inputs: Inputs, client_id: str) -> None:
@@ -70,7 +70,7 @@ class Intake:
         else:
             raise InvalidRequest("stop", "needs the request id of the request to stop")
 
-    def _submit(self, request: Any, parsed: ParsedRequest) -> None:
+    def _submit(self, request: Any, client_id: str, parsed: ParsedRequest) -> None:
         """One engine request per sequence asked for; the further ones share the first one's computed prompt."""
         numbers = [next(self.numbers) for _ in range(parsed.num_sequences)]
         keys = [secrets.randbits(64) for _ in numbers]
@@ -97,7 +97,7 @@ class Intake:
         streams = {}
         for index, (number, key) in enumerate(zip(numbers, keys, strict=True)):
             streams[number] = self.streams.stream(parsed, way_back.member(index, key))
-            self.requests.add(number, request.request_id(), streams[number], key)
+            self.requests.add(number, client_id, streams[number], key)
         if parsed.guide is None:
             self._hand_over(first, streams)
         else:

@@ -50,6 +50,22 @@ def read_inputs(request: Any, names: Mapping[str, str] | None = None) -> Inputs:
     return Inputs({tensor.name(): np.array(tensor.as_numpy()) for tensor in request.inputs()}, names)
 
 
+def own_parameters(request: Any) -> str:
+    """The request's own parameters as a JSON object, "" where it has none. Raises InvalidRequest."""
+    try:
+        return str(request.parameters())
+    except UnicodeDecodeError as error:  # Triton Server hands on what stood in the body
+        raise InvalidRequest("parameters", "a name or a text in them is not valid UTF-8") from error
+
+
+def chosen_id(request: Any) -> str:
+    """The request id that its client has chosen, "" for none. Raises InvalidRequest."""
+    try:
+        return str(request.request_id())
+    except UnicodeDecodeError as error:
+        raise InvalidRequest("id", "not valid UTF-8") from error
+
+
 def answered(respond: Callable[[], Any], what: str) -> Any:
     """The response that ``respond`` makes. An error instead if it raises; what nobody expected says no more than
     ``what``, as the server would tell the client the whole stack.

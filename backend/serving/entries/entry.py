@@ -26,7 +26,7 @@ from backend.serving.open_requests import OpenRequests
 from backend.serving.request_parser import checked_custom
 from backend.serving.response_stream import Failure
 from backend.serving.tracing.context import to_pass_on
-from backend.serving.triton_io import ServerLog, error_response, read_inputs
+from backend.serving.triton_io import ServerLog, chosen_id, error_response, own_parameters, read_inputs
 
 _log = logging.getLogger(__name__)
 _POLL_SECONDS = 0.02
@@ -93,11 +93,11 @@ class Entry:
                 _refuse(request, Failure("the request could not be taken in", "INTERNAL"))
 
     def _take(self, request: Any) -> None:
-        inputs = read_inputs(request)
+        inputs, client_id = read_inputs(request), chosen_id(request)
         if inputs.boolean("stop", False):
-            self._stop(request)
+            self._stop(request, client_id)
             return
-        parameters = json.loads(request.parameters() or "{}")
+        parameters = json.loads(own_parameters(request) or "{}")
         prompts = self.parse(inputs, parameters, frozenset(request.requested_output_names()))
         custom = checked_custom(parameters)  # here, as a request of a model's own cannot carry all that a client's can
         reply = Reply(request, len(prompts))
@@ -122,7 +122,7 @@ class Entry:
         with self._lock:
             self._calls = {n: call for n, call in self._calls.items() if not call.ended} | calls
         for number, call in calls.items():
-            self._requests.add(number, request.request_id(), call)
+            self._requests.add(number, client_id, call)
 
     def level(self, inputs: Inputs, parameters: Mapping[str, object]) -> int:
         """The request's level, as far as it can be told before the engine has checked it."""
@@ -135,9 +135,8 @@ class Entry:
         """The level to wait at with this priority; whether it is a right one the engine will say."""
         return priority if priority in _LEVELS else self._default_level
 
-    def _stop(self, request: Any) -> None:
+    def _stop(self, request: Any, client_id: str) -> None:
         """``stop``: end the requests of the same request id, here and, as ensembles hand theirs on, at the engine."""
-        client_id = request.request_id()
         if not client_id:
             raise InvalidRequest("stop", "needs the request id of the request to stop")
         self._requests.stop_client(client_id)

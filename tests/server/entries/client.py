@@ -97,7 +97,11 @@ class Client:
 
 
 def post(server: RunningServer, path: str, body: Fields) -> tuple[int, str]:
-    request = urllib.request.Request(f"{server.http_url}/v2/models/{path}", json.dumps(body).encode())
+    return post_bytes(server, path, json.dumps(body).encode())
+
+
+def post_bytes(server: RunningServer, path: str, body: bytes) -> tuple[int, str]:
+    request = urllib.request.Request(f"{server.http_url}/v2/models/{path}", body)
     try:
         with urllib.request.urlopen(request, timeout=PATIENCE) as response:
             return response.status, response.read().decode()

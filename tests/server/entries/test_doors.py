@@ -7,7 +7,18 @@ import tritonclient.grpc as grpcclient
 from tritonclient.utils import InferenceServerException
 
 from tests.reference import Reference
-from tests.server.entries.client import FRANCE, PATIENCE, STREAM, Client, Fields, Types, post, probe, token_request
+from tests.server.entries.client import (
+    FRANCE,
+    PATIENCE,
+    STREAM,
+    Client,
+    Fields,
+    Types,
+    post,
+    post_bytes,
+    probe,
+    token_request,
+)
 from tests.server_fixture import RunningServer
 
 pytestmark = pytest.mark.server
@@ -44,6 +55,18 @@ def test_every_door_of_a_decoupled_model_answers_or_says_why_not(server: Running
     status, answer = post(server, f"{model}/infer", {"inputs": []})
     assert status in (400, 501)
     assert "decoupled" in answer
+
+
+@pytest.mark.parametrize("model", ASKS)
+def test_a_name_or_an_id_that_is_no_utf8_is_refused_by_name(server: RunningServer, model: str) -> None:
+    body = json.dumps(ASKS[model]).encode()
+    for more, problem in (
+        (b'"caf\xe9": 1', "parameters: a name or a text in them is not valid UTF-8"),
+        (b'"id": "caf\xe9"', "id: not valid UTF-8"),
+    ):
+        status, answer = post_bytes(server, f"{model}/generate", b"{" + more + b", " + body[1:])
+        assert status == 400
+        assert json.loads(answer)["error"].removeprefix(f"in ensemble '{model}', ") == problem
 
 
 @pytest.mark.nightly
