@@ -20,7 +20,8 @@ trace_file = trace_file_fixture("package")
 
 @pytest.fixture(scope="package")
 def server(smollm2_dir: Path, trace_file: Path) -> Iterator[RunningServer]:
-    parameter = {"step_trace_file": trace_file, "cancel_poll_ms": 5}
+    # A response for each token, as the tests count them; others have the pace of users.
+    parameter = {"step_trace_file": trace_file, "cancel_poll_ms": 5, "stream_pace_ms": 0}
     yield from RunningServer.fixture(
         smollm2_dir, max_batch_size=40, weight_precision="float32", parameter=parameter, model_control=True
     )
