@@ -115,7 +115,7 @@ FAILS_MIDWAY: Fields = {
 
 
 def assert_said_before_it_failed(text: str) -> None:
-    """The last response may be lost, here of one word: Triton Server sends nothing that comes after a step has failed."""
+    """The last response may be lost, here of a word: Triton Server sends nothing that comes after a step has failed."""
     assert text in (" one" * 5, " one" * 6)
 
 
