@@ -20,10 +20,8 @@ pytestmark = pytest.mark.server
 def test_a_request_joins_while_eight_others_decode_and_gets_its_first_token_before_any_of_them_ends(
     server: RunningServer, trace_file: Path
 ) -> None:
-    running = [
-        in_background(lambda: ask(server.grpc_url, text_input="Once upon a time", max_tokens=60, stream=True, end_id=5))
-        for _ in range(8)
-    ]
+    story = {"text_input": "Once upon a time", "max_tokens": 200, "stream": True, "end_id": 5}
+    running = [in_background(lambda: ask(server.grpc_url, **story)) for _ in range(8)]
     deadline = time.monotonic() + 30
     known = 0
     while not known and time.monotonic() < deadline:
@@ -41,7 +39,7 @@ def test_a_request_joins_while_eight_others_decode_and_gets_its_first_token_befo
     others = [part for part in works[joined] if part[0] != newcomer]
     assert len(others) == 8
     assert all(tokens == 1 for _, _, tokens in others), "the others decode in the very step that computes the prompt"
-    assert all(answers[0].num_output == 60 for _, answers in running)
+    assert all(answers[0].num_output == 200 for _, answers in running)
 
 
 def test_two_hundred_requests_of_random_lengths_are_complete_and_equal_to_their_lone_runs(
