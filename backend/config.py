@@ -15,7 +15,8 @@ PREEMPTION_MODES = ("auto", "recompute", "swap")
 DEVICES = ("auto", "cpu", "cuda")
 DTYPES = ("auto", "bfloat16", "float16", "float32")
 WEIGHT_PRECISIONS = ("auto", "float32", "int8")
-KV_CACHE_PRECISIONS = ("auto", "float32", "float16")
+ACTIVATION_PRECISIONS = ("auto", "int16", "int8")
+KV_CACHE_PRECISIONS = ("auto", "float32", "float16", "int16")
 LOG_LEVELS = ("error", "warning", "info", "verbose")
 
 
@@ -84,8 +85,13 @@ class EngineConfig:
     weight_precision: str = _choice(
         "auto", WEIGHT_PRECISIONS, "how the CPU keeps matrices; int8: a scale per output, which auto is there"
     )
+    activation_precision: str = _choice(
+        "auto",
+        ACTIVATION_PRECISIONS,
+        "what the CPU rounds activations to beside 8-bit matrices; auto goes by processor",
+    )
     kv_cache_precision: str = _choice(
-        "auto", KV_CACHE_PRECISIONS, "how the CPU keeps keys and values; auto is float16 beside 8-bit matrices"
+        "auto", KV_CACHE_PRECISIONS, "how the CPU keeps keys and values; auto goes by matrices and processor"
     )
     batch_invariant: bool = _knob(
         False, lambda v: True, "true or false", "the same bits for a row whatever shares its batch; CPU only, slower"

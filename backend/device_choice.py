@@ -30,10 +30,9 @@ def chosen_device(config: EngineConfig) -> str:
         )
     if device == "cuda" and config.weight_precision == "int8":
         raise ConfigError("parameter weight_precision: 'int8' is the CPU's; a GPU takes dtype instead")
-    if device == "cuda" and config.kv_cache_precision != "auto":
-        raise ConfigError(
-            f"parameter kv_cache_precision: {config.kv_cache_precision!r} is the CPU's; a GPU takes dtype instead"
-        )
+    for name in ("activation_precision", "kv_cache_precision"):
+        if device == "cuda" and getattr(config, name) != "auto":
+            raise ConfigError(f"parameter {name}: {getattr(config, name)!r} is the CPU's; a GPU takes dtype instead")
     if device == "cuda" and config.batch_invariant:
         raise ConfigError(
             "parameter batch_invariant: true needs device=cpu; a GPU's matrix products depend on the batch"

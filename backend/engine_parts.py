@@ -10,18 +10,17 @@ import torch
 
 from backend import sizing
 from backend.config import EngineConfig
-from backend.cpu_precision import pool_dtype, weight_precision
+from backend.cpu_precision import cpu_numbers
 from backend.executor.base import MeasuredExecutor
 from backend.executor.cpu import CpuExecutor
 from backend.executor.interruption import Interruption
 from backend.executor.recorded_decode import RecordedDecode
 from backend.free_memory import available_memory
-from backend.kv.storage import allocate
+from backend.kv.storage import allocate, token_slots
 from backend.model.config import ModelConfig
 from backend.model.decoder import Decoder
 from backend.model.kv_layout import layout_of
 from backend.model.weights import load_weights
-from kernels.table import cpu_operations
 
 _TORCH_THREADS = 1
 _NICENESS = 5
@@ -50,9 +49,9 @@ class EngineParts(NamedTuple):
 
 def cpu_parts(config: EngineConfig, model: ModelConfig, progress: bool) -> EngineParts:
     """Executor and sizes on the CPU. Raises LoadError or MemoryError."""
-    precision = weight_precision(config.weight_precision)
-    layout = layout_of(model, config.tokens_per_block, pool_dtype(config.kv_cache_precision, precision))
-    operations = cpu_operations(config.num_threads or os.cpu_count() or 1, precision, config.batch_invariant, _NICENESS)
+    numbers = cpu_numbers(config, model.head_dim)
+    layout = layout_of(model, config.tokens_per_block, numbers.pool)
+    operations = numbers.operations(config.num_threads or os.cpu_count() or 1, _NICENESS)
     weights = load_weights(config.model_dir, model, progress=progress, pack=operations.pack_linear)
     free = available_memory()
     num_blocks = 1 + sizing.usable_blocks(config, model, layout, free, _SHARE_OF_MAIN_MEMORY)
@@ -61,10 +60,18 @@ def cpu_parts(config: EngineConfig, model: ModelConfig, progress: bool) -> Engin
     host = torch.empty((num_host_slots, *layout.block_shape), dtype=layout.dtype)
     interruption = Interruption()
     decoder = Decoder(model, weights, operations, interruption.check)
-    pool = allocate(layout, num_blocks, "cpu")
+    blocks = allocate(layout, num_blocks, "cpu")
+    pool = token_slots(blocks, layout)
     assert operations.recorder is not None
     decode = RecordedDecode(decoder, pool, operations.recorder, -(-limit // layout.block_size))
-    executor = CpuExecutor(decode.forward, pool, host, _prepare_compute_thread, interruption)
+    executor = CpuExecutor(
+        decode.forward,
+        blocks,
+        layout.block_size,
+        host,
+        prepare_thread=_prepare_compute_thread,
+        interruption=interruption,
+    )
     return EngineParts(
         executor, num_blocks, num_host_slots, limit, False, min(_MEASURED_TOKENS, config.max_num_tokens), "", ""
     )

@@ -1,5 +1,7 @@
 """The table of operations a decoder runs on: chosen once, at load, by device."""
 
+import torch
+
 from kernels.add_rms_norm import reference as add_rms_norm_reference
 from kernels.gated_activation import reference as gated_activation_reference
 from kernels.linear import reference as linear_reference
@@ -23,7 +25,12 @@ def reference_operations() -> Operations:
 
 
 def cpu_operations(
-    num_threads: int, weight_precision: str = "float32", batch_invariant: bool = False, niceness: int = 0
+    num_threads: int,
+    weight_precision: str = "float32",
+    batch_invariant: bool = False,
+    niceness: int = 0,
+    activation_precision: str = "int16",
+    pool: torch.dtype = torch.float32,
 ) -> Operations:
     """Compiled operations on threads of their own, which end with the operations. For one caller at a time.
 
@@ -35,8 +42,13 @@ def cpu_operations(
         weight_precision: what ``pack_linear`` keeps, "float32" or "int8" (one scale per output).
         batch_invariant: a row is the same bit for bit whatever rows are computed with it; attention costs more.
         niceness: of the threads, for the system's scheduler.
+        activation_precision: what rows are rounded to beside int8 weights: "int16", 15 bits of a row's largest element,
+            or "int8", 8 of that of each 64, which is fast where the processor multiplies bytes. Rounding so coarse
+            makes much of any difference before it, so choose batch_invariant or an int16 pool with it.
+        pool: what the pool will hold: torch.float32, float16 or int16 (``kernels.int16_kv.reference``). What attention
+            over another takes is compiled when it is met.
     """
     # Imported here, as numba takes a second to load and a GPU has no use for it.
     from kernels.cpu.operations import make_operations
 
-    return make_operations(num_threads, weight_precision, batch_invariant, niceness)
+    return make_operations(num_threads, weight_precision, batch_invariant, niceness, activation_precision, pool)

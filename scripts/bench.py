@@ -15,7 +15,7 @@ from launcher.command import available_cores
 from launcher.options import DEFAULT_MODEL, model_cache
 
 from backend.checkpoint.default_model import ensure
-from backend.config import KV_CACHE_PRECISIONS, WEIGHT_PRECISIONS
+from backend.config import ACTIVATION_PRECISIONS, KV_CACHE_PRECISIONS, WEIGHT_PRECISIONS
 
 PRECISIONS = [precision for precision in WEIGHT_PRECISIONS if precision != "auto"]
 
@@ -101,6 +101,7 @@ def _add_step(kinds: Any) -> None:
     ):
         kind.add_argument("--model", default=DEFAULT_MODEL, help="as for scripts/serve (%(default)s)")
         kind.add_argument("--precision", choices=PRECISIONS, default="int8", help="of the weights (%(default)s)")
+        kind.add_argument("--activation-precision", choices=ACTIVATION_PRECISIONS, default="auto", help="(%(default)s)")
         kind.add_argument("--kv-cache-precision", choices=KV_CACHE_PRECISIONS, default="auto", help="(%(default)s)")
         kind.add_argument("--batch-invariant", action="store_true")
         kind.add_argument("--threads", type=int, default=available_cores(), help="(%(default)s)")
@@ -169,6 +170,7 @@ def _subject(arguments: argparse.Namespace) -> Any:
         precision=arguments.precision,
         threads=arguments.threads,
         batch_invariant=arguments.batch_invariant,
+        activation_precision=arguments.activation_precision,
         kv_cache_precision=arguments.kv_cache_precision,
     )
 

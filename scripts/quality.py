@@ -20,15 +20,15 @@ from torch import Tensor
 REPOSITORY = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(REPOSITORY))
 
-from backend.cpu_precision import pool_dtype  # noqa: E402
-from backend.kv.storage import allocate  # noqa: E402
+from backend.config import EngineConfig  # noqa: E402
+from backend.cpu_precision import cpu_numbers  # noqa: E402
+from backend.kv.storage import allocate, token_slots  # noqa: E402
 from backend.model.batch import StepInputs  # noqa: E402
 from backend.model.config import ModelConfig  # noqa: E402
 from backend.model.decoder import Decoder  # noqa: E402
 from backend.model.kv_layout import layout_of  # noqa: E402
 from backend.model.weights import load_weights  # noqa: E402
 from backend.text.prompt_tokenizer import PromptTokenizer  # noqa: E402
-from kernels.table import cpu_operations  # noqa: E402
 
 QUALITY_LINE = 0.005
 WINDOW = 512  # tokens that are scored together; each sees those before it in its window
@@ -80,7 +80,8 @@ def negative_log_likelihoods(decoder: Decoder, window: list[int], dtype: torch.d
         slot_mapping=positions + BLOCK_SIZE,
         logit_rows=positions[:-1],
     )
-    logits = decoder.forward(inputs, allocate(layout_of(decoder.config, BLOCK_SIZE, dtype), blocks + 1))
+    layout = layout_of(decoder.config, BLOCK_SIZE, dtype)
+    logits = decoder.forward(inputs, token_slots(allocate(layout, blocks + 1), layout))
     return torch.nn.functional.cross_entropy(logits, inputs.token_ids[1:], reduction="none")
 
 
@@ -94,13 +95,25 @@ def measure(decoder: Decoder, kinds: dict[str, list[list[int]]], dtype: torch.dt
     return means | {"all": torch.cat(list(each.values())).double().mean().item()}
 
 
+_PRECISIONS = (
+    "of weights, then after colons of activations and of keys and values, as the knobs take them; what is left out is "
+    "as the engine chooses; all are held to the first (%(default)s)"
+)
+
+
+def _knobs(text: str) -> dict[str, str]:
+    """``int8:int16:float32`` -> the knobs of those; what is left out is as the engine chooses."""
+    names = ("weight_precision", "activation_precision", "kv_cache_precision")
+    return dict(zip(names, text.split(":"), strict=False))
+
+
 def main() -> int:
     """Exit status: 0, or 1 where a precision misses the line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", type=Path, default=REPOSITORY / ".cache/models/SmolLM2-135M-Instruct")
     parser.add_argument("--tokens", type=int, default=4096, help="of English, and as many of code (%(default)s)")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--precisions", nargs="+", default=["float32", "int8"], help="all are held to the first")
+    parser.add_argument("--precisions", nargs="+", default=["float32", "int8"], help=_PRECISIONS)
     options = parser.parse_args()
     torch.set_num_threads(1)
     tokenizer, config = PromptTokenizer(options.model), ModelConfig.from_directory(options.model)
@@ -108,14 +121,16 @@ def main() -> int:
     kinds = {kind: windows(tokenizer, found, options.tokens) for kind, found in texts.items()}
     held_to, missed = None, False
     for precision in options.precisions:
-        operations = cpu_operations(options.threads, precision)
+        knobs = EngineConfig(model_dir=str(options.model), tokens_per_block=BLOCK_SIZE, **_knobs(precision))
+        numbers = cpu_numbers(knobs, config.head_dim)
+        operations = numbers.operations(options.threads)
         weights = load_weights(options.model, config, progress=False, pack=operations.pack_linear)
-        dtype = pool_dtype("auto", precision)
-        means = measure(Decoder(config, weights, operations), kinds, dtype)
+        means = measure(Decoder(config, weights, operations), kinds, numbers.pool)
         held_to = held_to or means["all"]
         worse = means["all"] / held_to - 1
         missed |= worse > QUALITY_LINE
-        line = {"model": options.model.name, "weight_precision": precision, "pool": str(dtype)}
+        line = {"model": options.model.name, "weight_precision": numbers.weights}
+        line |= {"activation_precision": numbers.activations, "pool": str(numbers.pool)}
         line["worse_by"] = round(worse, 6)
         line |= {f"tokens_{kind}": (WINDOW - 1) * len(found) for kind, found in kinds.items()}
         print(json.dumps(line | {f"nll_{kind}": round(mean, 5) for kind, mean in means.items()}), flush=True)

@@ -32,6 +32,7 @@ BAD = {
     "max_step_ms": ["-0.5", "inf", "fast"],
     "enable_overlap": ["maybe"],
     "weight_precision": ["int4", "fp16"],
+    "activation_precision": ["float16", "int4"],
     "kv_cache_precision": ["int8", "bfloat16"],
     "batch_invariant": ["sometimes"],
     "num_threads": ["-1", "1025", "all"],

@@ -60,31 +60,32 @@ class RunningStep:
 
 
 class CpuExecutor:
-    """Owns decoder, pool ``[num_blocks, layers, 2, kv_heads, block_size, head_dim]`` and the host's copy space."""
+    """Owns decoder, the pool's blocks ``[num_blocks, ...]`` and the host's copy space."""
 
     def __init__(
         self,
         forward: Forward,
-        pool: Tensor,
+        blocks: Tensor,
+        block_size: int,
         host: Tensor,
         prepare_thread: Callable[[], None] = lambda: None,
         interruption: Interruption | None = None,
     ) -> None:
-        """forward: of a decoder over the pool. host: ``[host slots, *pool.shape[1:]]``.
+        """forward: of a decoder over the pool. host: ``[host slots, *blocks.shape[1:]]``.
 
         prepare_thread: called first in the thread that computes. interruption: the one that forward looks at.
         """
         self._forward = forward
         self._interruption = interruption or Interruption()
-        self._pool = pool
-        self._copier = BlockCopier(pool, host)
+        self._block_size = block_size
+        self._copier = BlockCopier(blocks, host)
         self._last_tokens: dict[int, int] = {}
         self._states = RowStates()
         self._thread = ThreadPoolExecutor(1, "compute", prepare_thread)
 
     def launch(self, plan: StepPlan) -> RunningStep:
         """Lay the batch out here, compute it in the compute thread, after the steps launched before."""
-        batch = build_batch(plan, self._pool.shape[4]) if plan.sequences else None
+        batch = build_batch(plan, self._block_size) if plan.sequences else None
         works = [work for work in plan.works() if work.samples]
         rows = [SamplingRow(work.sequence.request.sampling, work.start + work.num_tokens) for work in works]
         ids = [work.sequence.request.request_id for work in works]

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from kernels.huge_pages import ask_for_huge_pages
+from kernels.int16_kv.reference import slots, step_rows
 
 MIN_BLOCKS = 2  # the null block and one that can be used
 _KNOBS = "max_tokens_in_paged_kv_cache or kv_cache_free_gpu_mem_fraction"
@@ -20,7 +21,8 @@ class PoolTooLarge(MemoryError):
 class KVLayout:
     """How one block is laid out. Blocks come first in the pool, so that one block is one contiguous piece.
 
-    ``[num_layers, 2 (key, value), num_kv_heads, block_size, head_dim]``
+    ``[num_layers, 2 (key, value), num_kv_heads, block_size, head_dim]``; of int16 with rows more, for what its numbers
+    are worth (``kernels.int16_kv.reference``).
     """
 
     num_layers: int
@@ -37,7 +39,8 @@ class KVLayout:
     @property
     def block_shape(self) -> tuple[int, int, int, int, int]:
         """The pool's shape without its first dimension."""
-        return (self.num_layers, 2, self.num_kv_heads, self.block_size, self.head_dim)
+        more = step_rows(self.block_size, self.head_dim) if self.dtype == torch.int16 else 0
+        return (self.num_layers, 2, self.num_kv_heads, self.block_size + more, self.head_dim)
 
     @property
     def bytes_per_block(self) -> int:
@@ -58,6 +61,11 @@ def blocks_for_tokens(layout: KVLayout, num_tokens: int) -> int:
 def blocks_that_fit(layout: KVLayout, num_bytes: int) -> int:
     """Blocks of the largest pool within ``num_bytes``, the null block among them; 0 where not even one fits."""
     return max(num_bytes, 0) // layout.bytes_per_block
+
+
+def token_slots(blocks: Tensor, layout: KVLayout) -> Tensor:
+    """What operations take as the pool, ``[num_blocks, num_layers, 2, num_kv_heads, block_size, head_dim]``: a view."""
+    return slots(blocks, layout.block_size)
 
 
 def allocate(layout: KVLayout, num_blocks: int, device: torch.device | str = "cpu") -> Tensor:

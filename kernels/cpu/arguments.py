@@ -3,6 +3,9 @@
 import torch
 from torch import Tensor
 
+FLOAT32, FLOAT16, INT16 = range(3)  # what a pool holds, as compiled code knows it
+_KINDS = {torch.float32: FLOAT32, torch.float16: FLOAT16, torch.int16: INT16}
+
 
 def rows_of(x: Tensor) -> tuple[int, int, int]:
     """Address, number of rows and their distance, of a float32 ``[T, D]`` whose rows are contiguous."""
@@ -26,3 +29,10 @@ def indices_of(x: Tensor, dtype: torch.dtype) -> int:
     if x.dtype != dtype or (x.stride(-1) != 1 and x.shape[-1] > 1) or not x.is_cpu:
         raise TypeError(f"expected contiguous {dtype} on the CPU, got {x.dtype}, strides {x.stride()}")
     return x.data_ptr()
+
+
+def number_kind(pool: Tensor) -> int:
+    """``FLOAT32``, ``FLOAT16`` or ``INT16``. Raises TypeError for a pool of anything else."""
+    if pool.dtype not in _KINDS:
+        raise TypeError(f"a pool of {pool.dtype}: expected one of {', '.join(map(str, _KINDS))}")
+    return _KINDS[pool.dtype]

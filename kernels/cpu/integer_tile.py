@@ -63,7 +63,8 @@ def _wide_x86_products(builder: Any, x: Any, w: Any) -> Any:
     return builder.call(multiply, [x, w])
 
 
-def _products_of_this_machine() -> Callable[[Any, Any, Any], Any]:
+def products_of_this_machine() -> Callable[[Any, Any, Any], Any]:
+    """What emits them: ``(builder, x, w)``, both int16 ``[32]``, gives int32 ``[16]``."""
     features = get_host_cpu_features()
     if features.get("avx512bw"):
         return _wide_x86_products
@@ -73,7 +74,7 @@ def _products_of_this_machine() -> Callable[[Any, Any, Any], Any]:
 def _emit(builder: Any, rows: int, panels: int, arguments: list[Any]) -> None:
     """The loop over pairs of k, and what becomes of its sums."""
     x, x_stride, w, panel_stride, pairs, out, out_stride, begun, scale, row_scale = arguments
-    products = _products_of_this_machine()
+    products = products_of_this_machine()
     cells = [(r, p) for r in range(rows) for p in range(panels)]
     sums = {cell: cgutils.alloca_once(builder, _SUMS) for cell in cells}
     for variable in sums.values():

@@ -108,6 +108,6 @@ def _writable(directory: Path) -> bool:
 
 def _digest() -> str:
     digest = hashlib.sha256(numba.__version__.encode())
-    for source in sorted({*_SOURCES.glob("cpu/*.py"), *_SOURCES.glob("*/cpu*.py")}):
+    for source in sorted({*_SOURCES.glob("cpu/*.py"), *_SOURCES.glob("*/cpu*.py"), *_SOURCES.glob("int16_kv/*.py")}):
         digest.update(source.read_bytes())
     return digest.hexdigest()[:16]

@@ -1,5 +1,7 @@
 """The CPU's set of operations."""
 
+import torch
+
 from kernels.cpu.team import Team
 from kernels.gated_activation.cpu import CpuGatedActivation
 from kernels.linear.cpu import CpuLinear
@@ -8,17 +10,22 @@ from kernels.paged_attention.cpu import CpuPagedAttention
 from kernels.rms_norm.cpu import CpuRmsNorm
 from kernels.rope_and_write.cpu import CpuRopeAndWrite
 
-_KERNELS = (CpuRmsNorm.kernel, CpuRopeAndWrite.kernel, CpuGatedActivation.kernel, *CpuPagedAttention.kernels)
+_KERNELS = (CpuRmsNorm.kernel, CpuRopeAndWrite.kernel, CpuGatedActivation.kernel)
 
 
-def make_operations(num_threads: int, weight_precision: str, batch_invariant: bool, niceness: int) -> Operations:
+def make_operations(
+    num_threads: int, weight_precision: str, batch_invariant: bool, niceness: int, activation_precision: str,
+    pool: torch.dtype,
+) -> Operations:
     """As ``kernels.table.cpu_operations``; everything is compiled when it returns."""
     for kernel in _KERNELS:
         kernel.compile()
     team = Team(num_threads, niceness)
-    norm, linear = CpuRmsNorm(team), CpuLinear(team, weight_precision)
+    attention = CpuPagedAttention(team, batch_invariant)
+    attention.compile(pool)
+    norm, linear = CpuRmsNorm(team), CpuLinear(team, weight_precision, activation_precision)
     return Operations(
-        paged_attention=CpuPagedAttention(team, batch_invariant),
+        paged_attention=attention,
         rope_and_write=CpuRopeAndWrite(team),
         rms_norm=norm,
         add_rms_norm=norm.add,

@@ -11,10 +11,10 @@ from kernels.cpu.jit import inline
 from kernels.cpu.memory import float_of_bits, floats, ints, shorts
 from kernels.cpu.tile import WIDTH, at_element, floats_of, fused_multiply_add, spread, totalled
 
-_NOT_FINITE = 0x7F800000  # bits of infinity; those of NaN are above, those of every other positive number below
-_SIGN = 0x7FFFFFFF  # all bits but it
-_MOST = np.float32(1e38)  # by which a number may be multiplied: one so small that it takes more comes to nothing
-_NEAREST = 1.5 * 2**23  # added to a small float32, leaves the nearest whole number in its last bits
+NOT_FINITE = 0x7F800000  # bits of infinity; those of NaN are above, those of every other positive number below
+SIGN = 0x7FFFFFFF  # all bits but it
+MOST = np.float32(1e38)  # by which a number may be multiplied: one so small that it takes more comes to nothing
+NEAREST = 1.5 * 2**23  # added to a small float32, leaves the nearest whole number in its last bits
 
 _I16, _I32, _I64, _F32 = ir.IntType(16), ir.IntType(32), ir.IntType(64), ir.FloatType()
 _VECTOR, _WHOLE, _SHORTS = (ir.VectorType(kind, WIDTH) for kind in (_F32, _I32, _I16))
@@ -31,7 +31,7 @@ def _top(builder: Any, arguments: list[Any]) -> Any:
 
     with cgutils.for_range(builder, vectors, intp=_I64) as loop:
         vector = floats_of(builder, x, builder.mul(loop.index, ir.Constant(_I64, WIDTH)))
-        bits = builder.and_(builder.bitcast(vector, _WHOLE), ir.Constant(_WHOLE, [_SIGN] * WIDTH))
+        bits = builder.and_(builder.bitcast(vector, _WHOLE), ir.Constant(_WHOLE, [SIGN] * WIDTH))
         builder.store(larger(builder, builder.load(most), bits), most)
     return totalled(builder, builder.load(most), larger)
 
@@ -40,7 +40,7 @@ def _round(builder: Any, arguments: list[Any]) -> Any:
     """``16 * vectors`` numbers times a factor, to the nearest whole numbers."""
     x, vectors, factor, to = arguments
     fma = fused_multiply_add(builder.module)
-    factors, nearest = spread(builder, factor, _VECTOR), ir.Constant(_VECTOR, [_NEAREST] * WIDTH)
+    factors, nearest = spread(builder, factor, _VECTOR), ir.Constant(_VECTOR, [NEAREST] * WIDTH)
     with cgutils.for_range(builder, vectors, intp=_I64) as loop:
         at = builder.mul(loop.index, ir.Constant(_I64, WIDTH))
         whole = builder.call(fma, [floats_of(builder, x, at), factors, nearest])
@@ -82,14 +82,14 @@ def round_run(x: int, count: int, largest: int, to: int) -> Any:
     # As whole numbers: of floats, the largest with a NaN among them depends on their order.
     top = _top_bits(x, vectors)
     for i in range(vectors * WIDTH, count):
-        top = max(top, bits[i] & np.int32(_SIGN))
+        top = max(top, bits[i] & np.int32(SIGN))
     if count % 2 == 1:
         rounded[count] = 0
-    if top == 0 or top >= _NOT_FINITE:
+    if top == 0 or top >= NOT_FINITE:
         for i in range(count):
             rounded[i] = 0
         return np.float32(0.0) if top == 0 else np.float32(np.nan)
-    factor = min(_MOST, np.float32(largest) / float_of_bits(np.int32(top)))
+    factor = min(MOST, np.float32(largest) / float_of_bits(np.int32(top)))
     _round_vectors(x, vectors, factor, to)
     for i in range(vectors * WIDTH, count):
         rounded[i] = np.int16(np.int32(np.rint(values[i] * factor)))

@@ -1,6 +1,7 @@
-"""The linear map on the CPU, over packed weights in float32 or int8."""
+"""The linear map on the CPU, over packed weights in float32 or int8; int8 ones by x in 16 bits or in 8."""
 
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -8,44 +9,66 @@ import torch.nn.functional as F
 from numba import carray
 from torch import Tensor
 
+from kernels.cpu import byte_tile
 from kernels.cpu.arguments import rows_of
 from kernels.cpu.jit import Kernel, inline
 from kernels.cpu.team import Team, take_task
 from kernels.cpu.tile import LINE, MAX_ROWS, WIDTH, fetching_tile, panels_at_once, tile
 from kernels.huge_pages import KeptTensors
-from kernels.linear.cpu_int8 import LAYOUT, linear_int8, scratch_words
+from kernels.linear import cpu_bytes, cpu_int8
 from kernels.linear.cpu_tasks import ROW_BLOCK, add_bias, panels_per_task
 
 _NEAR = 1 << 16  # elements of x that stay in the second-level cache while the panels of a task go over them
 PRECISIONS = ("float32", "int8")
+ACTIVATIONS = ("int16", "int8")  # what x is rounded to beside int8 weights
 
 
 @dataclass(frozen=True, slots=True)
 class PackedLinear:
     """A weight ``[out, in]`` cut into panels of 16 outputs, so that one input's 16 weights lie side by side.
 
-    Of int8 weights, two inputs' 32: those of an output next to each other.
+    Of int8 weights, two inputs' 32: those of an output next to each other. Where x is rounded to bytes, four inputs'
+    64, 128 added to each, and inputs filled up to whole groups.
     """
 
-    panels: Tensor  # float32 [ceil(out / 16), in, 16] or int8 [ceil(out / 16), ceil(in / 2), 16, 2]; 0 past the last
+    panels: Tensor  # float32 [ceil(out / 16), in, 16], int8 [.., ceil(in / 2), 16, 2] or uint8 [.., in / 4, 16, 4]
     scale: Tensor | None  # float32 [ceil(out / 16) * 16] of an int8 weight: what each output's integers are worth
     out_features: int
     in_features: int
+    kind: str  # see kind_of
 
 
-def pack(weight: Tensor, precision: str) -> PackedLinear:
-    """Lay out a float32 weight ``[out, in]``, rounded to 8 bits where precision is "int8".
+def kind_of(precision: str, activations: str) -> str:
+    """What a weight is packed as: ``"float32"``, ``"int8 by int16"`` or ``"int8 by int8"``.
+
+    Raises ValueError for a precision or activations that are not known.
+    """
+    for name, value, known in (
+        ("weight_precision", precision, PRECISIONS),
+        ("activation_precision", activations, ACTIVATIONS),
+    ):
+        if value not in known:
+            raise ValueError(f"{name} {value!r}: expected one of {', '.join(known)}")
+    return precision if precision == "float32" else f"{precision} by {activations}"
+
+
+def pack(weight: Tensor, precision: str, activations: str = "int16") -> PackedLinear:
+    """Lay out a float32 weight ``[out, in]``, rounded to 8 bits where precision is "int8", for such activations.
 
     Each output has a scale of its own, its largest weight / 127; to the nearest integer, so the error is at most
     half a scale.
     """
     out_features, in_features = weight.shape
+    kind = kind_of(precision, activations)
     if precision == "float32":
-        return PackedLinear(_panels(weight.float()), None, out_features, in_features)
+        return PackedLinear(_panels(weight.float()), None, out_features, in_features, kind)
     integers, scale = quantize(weight)
-    panels = _panels(F.pad(integers, (0, in_features % 2)))
-    pairs = panels.view(len(panels), -1, 2, WIDTH).transpose(2, 3).contiguous()
-    return PackedLinear(pairs, F.pad(scale, (0, -out_features % WIDTH)), out_features, in_features)
+    filled_to, side_by_side = (2, 2) if activations == "int16" else (byte_tile.GROUP, byte_tile.QUAD)
+    panels = _panels(F.pad(integers, (0, -in_features % filled_to)))
+    numbers = panels.view(len(panels), -1, side_by_side, WIDTH).transpose(2, 3).contiguous()
+    if activations == "int8":
+        numbers = (numbers.short() + byte_tile.OFFSET).to(torch.uint8)
+    return PackedLinear(numbers, F.pad(scale, (0, -out_features % WIDTH)), out_features, in_features, kind)
 
 
 def quantize(weight: Tensor) -> tuple[Tensor, Tensor]:
@@ -123,22 +146,29 @@ def _linear_float32(arguments: Any, _member: int, _members: int) -> None:
 class CpuLinear:
     """``kernels.linear.reference.linear`` over packed weights, each element summed in one order whatever the batch.
 
-    With int8 weights x is rounded as ``kernels.linear.reference.round_rows`` says.
+    With int8 weights x is rounded: to 15 bits of each row's largest element, or to 8 of each group's (64 elements), as
+    ``kernels.linear.reference.round_rows`` and ``round_groups`` say.
     """
 
-    _float32, _int8 = Kernel(_linear_float32), Kernel(linear_int8)
+    _kernels = MappingProxyType(
+        {
+            "float32": Kernel(_linear_float32),
+            "int8 by int16": Kernel(cpu_int8.linear_int8),
+            "int8 by int8": Kernel(cpu_bytes.linear_bytes),
+        }
+    )
 
-    def __init__(self, team: Team, precision: str) -> None:
-        if precision not in PRECISIONS:
-            raise ValueError(f"weight_precision {precision!r}: expected one of {', '.join(PRECISIONS)}")
-        self._team, self._precision = team, precision
+    def __init__(self, team: Team, precision: str, activations: str = "int16") -> None:
+        self._kind = kind_of(precision, activations)
+        self._team, self._precision, self._activations = team, precision, activations
         self._kept = KeptTensors()
         self._scratch = torch.empty(0, dtype=torch.int32)
-        (self._float32 if precision == "float32" else self._int8).compile()
+        self._kernel = self._kernels[self._kind]
+        self._kernel.compile()
 
     def pack(self, weight: Tensor) -> PackedLinear:
-        """``pack`` in the precision of this set of operations."""
-        packed = pack(weight, self._precision)
+        """``pack`` for this set of operations."""
+        packed = pack(weight, self._precision, self._activations)
         return replace(packed, panels=self._kept.keep(packed.panels))
 
     def __call__(self, x: Tensor, weight: PackedLinear, bias: Tensor | None) -> Tensor:
@@ -147,8 +177,8 @@ class CpuLinear:
         panels, depth = weight.panels.shape[0], weight.in_features
         if x.shape[1] != depth:
             raise ValueError(f"x has {x.shape[1]} columns, the weight {depth}")
-        if (weight.scale is None) != (self._precision == "float32"):
-            raise TypeError(f"the weight was not packed as {self._precision}")
+        if weight.kind != self._kind:
+            raise TypeError(f"the weight was not packed as {self._kind}")
         out = self._team.empty("linear", rows, panels * WIDTH)
         if bias is not None and bias.shape[0] % WIDTH:
             bias = F.pad(bias, (0, -bias.shape[0] % WIDTH))
@@ -157,14 +187,14 @@ class CpuLinear:
         of_bias = 0 if bias is None else bias.data_ptr()
         to = (of_bias, out.data_ptr(), panels * WIDTH, panels_per_task(panels, self._team.num_threads))
         if weight.scale is None:
-            self._team.run(self._float32, "11q", *of_x, *to)
+            self._team.run(self._kernel, "11q", *of_x, *to)
         else:
-            self._team.run(self._int8, LAYOUT, *of_x, weight.scale.data_ptr(), *to, *self._reserve(depth))
+            self._team.run(self._kernel, "14q", *of_x, weight.scale.data_ptr(), *to, *self._reserve(depth))
         return out if out.shape[1] == weight.out_features else out[:, : weight.out_features]
 
     def _reserve(self, depth: int) -> tuple[int, int]:
         """Memory for each member's rounded rows: its address and the words of one member."""
-        words = scratch_words(depth)
+        words = (cpu_int8 if self._activations == "int16" else cpu_bytes).scratch_words(depth)
         if self._scratch.numel() < words * self._team.num_threads:
             self._scratch = torch.empty(words * self._team.num_threads, dtype=torch.int32)
         self._team.keep(self._scratch)

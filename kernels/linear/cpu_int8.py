@@ -14,7 +14,6 @@ from kernels.cpu.team import take_task
 from kernels.cpu.tile import MAX_ROWS, WIDTH
 from kernels.linear.cpu_tasks import ROW_BLOCK, add_bias
 
-LAYOUT = "14q"
 _PIECE = 288  # pairs of inputs whose products int32 adds up: 576 inputs, the width of a small model, go in one
 LARGEST = (2**31 - 1) // (127 * 2 * _PIECE)  # of a rounded x: 29,355, so it has 15 bits
 

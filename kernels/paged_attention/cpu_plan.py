@@ -38,14 +38,14 @@ def _cut_chunk(p: Problem, sequence: int, first: int, end: int, length: int) -> 
 
 @inline
 def _cut_single(p: Problem, sequence: int, row: int, length: int) -> None:
-    """Tasks of a sequence with one row: parts of its keys, which depend on its length only."""
+    """Tasks of a sequence with one row: parts of its keys, which begin at whole multiples."""
     counts = longs(p.counts, 2)
     first = 0 if p.window == 0 else max(0, length - p.window)
     for head in range(p.kv_heads):
-        for low in range(first, length, PART):
-            high = min(length, low + PART)
+        for begin in range(first // PART * PART, length, PART):
+            low, high = max(first, begin), min(length, begin + PART)
             partial = -1
-            if length - first > PART:
+            if high - low < length - first:
                 partial = counts[1]
                 counts[1] += 1
             _append(p, Task(sequence, head, row, 1, low, high, partial))

@@ -12,14 +12,14 @@ from kernels.cpu.memory import double_of_bits, ints, longs
 PART = 512  # keys of one task of a sequence with one row: a long one is shared by all threads
 TILE_ROWS = 192  # rows (queries times heads of a group) of one task of a prompt chunk
 KEYS = 64  # keys that are worked on at a time
-LAYOUT = "27q2d"
+LAYOUT = "28q2d"
 TASK_WORDS = 7
 
 
 class Problem(NamedTuple):
     """Addresses, and strides in elements. ``pool`` is where the layer's keys of block 0 begin.
 
-    itemsize: bytes of the pool's elements: 4, float32, or 2, float16.
+    itemsize: bytes of the pool's elements.
     """
 
     control: int
@@ -49,6 +49,7 @@ class Problem(NamedTuple):
     scratch: int
     scratch_size: int  # floats of one member's
     invariant: int  # 1: a row is computed as a row of a chunk, whether or not it stands alone
+    kind: int  # of the pool's elements, as kernels.cpu.arguments numbers them
     scale: float
     softcap: float  # 0 for none
 
@@ -68,11 +69,11 @@ class Task(NamedTuple):
 @inline
 def problem_of(arguments: Any) -> Problem:
     """Read the argument words."""
-    a = carray(arguments, (29,))
+    a = carray(arguments, (30,))
     return Problem(
         a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11], a[12], a[13], a[14], a[15], a[16],
-        a[17], a[18], a[19], a[20], a[21], a[22], a[23], a[24], a[25], a[26], double_of_bits(a[27]),
-        double_of_bits(a[28]),
+        a[17], a[18], a[19], a[20], a[21], a[22], a[23], a[24], a[25], a[26], a[27], double_of_bits(a[28]),
+        double_of_bits(a[29]),
     )  # fmt: skip
 
 

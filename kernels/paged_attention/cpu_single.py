@@ -1,13 +1,11 @@
 """Attention of a sequence's only row (a decode step) on the CPU: the pool is read where it lies, once."""
 
-from typing import Any
-
 import numpy as np
 
 from kernels.cpu.dots import MOST_ROWS, dots
 from kernels.cpu.exponential import exponential
 from kernels.cpu.jit import inline
-from kernels.cpu.memory import copy, fill, floats, longs, prefetch
+from kernels.cpu.memory import copy, fill, floats, prefetch
 from kernels.cpu.softmax_row import softmax_row
 from kernels.cpu.tile import MAX_ROWS, WIDTH, panels_at_once, tile
 from kernels.paged_attention.cpu_problem import (
@@ -17,9 +15,7 @@ from kernels.paged_attention.cpu_problem import (
     as_floats,
     key_address,
     padded,
-    problem_of,
     run_length,
-    task_at,
 )
 from kernels.paged_attention.cpu_vectors import LOWEST, cap, dot, scale
 
@@ -162,7 +158,7 @@ def attend_single(p: Problem, task: Task, scratch: int) -> None:
 
 
 @inline
-def _combine(p: Problem, task: Task, parts: int, g: int, group: int) -> None:
+def combine_floats(p: Problem, task: Task, parts: int, g: int, group: int) -> None:
     """One query head: bring its parts to the largest of all and add them in the order of their keys."""
     stride = padded(p.size)
     words = group * (stride + 2)
@@ -184,26 +180,3 @@ def _combine(p: Problem, task: Task, parts: int, g: int, group: int) -> None:
         for i in range(p.size):
             out[i] += factor * sums[i]
     scale(out, np.float32(1) / total)
-
-
-@inline
-def _same(p: Problem, task: Task, index: int) -> bool:
-    """Whether another task of the list is a part of the same head of the same row."""
-    other = task_at(p, index)
-    return other.row == task.row and other.head == task.head
-
-
-def combine(arguments: Any, _member: int, _members: int) -> None:
-    """Add up the partial results; for one member alone, as there is little to do."""
-    p = problem_of(arguments)
-    group, index = p.heads // p.kv_heads, 0
-    counts = longs(p.counts, 2)
-    count = counts[0] if counts[1] > 0 else 0
-    while index < count:
-        task, parts = task_at(p, index), 1
-        if task.partial >= 0:
-            while index + parts < count and _same(p, task, index + parts):
-                parts += 1
-            for g in range(group):
-                _combine(p, task, parts, g, group)
-        index += parts

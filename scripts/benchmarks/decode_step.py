@@ -12,15 +12,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from backend.cpu_precision import pool_dtype
-from backend.kv.storage import allocate
+from backend.config import EngineConfig
+from backend.cpu_precision import CpuNumbers, cpu_numbers
+from backend.kv.storage import allocate, token_slots
 from backend.model.batch import StepInputs
 from backend.model.config import ModelConfig
 from backend.model.decoder import Decoder
 from backend.model.kv_layout import layout_of
 from backend.model.weights import DecoderWeights, load_weights
 from kernels.operations import Operations
-from kernels.table import cpu_operations
 
 BLOCK_SIZE = 16
 
@@ -33,16 +33,25 @@ class Subject:
     precision: str
     threads: int
     batch_invariant: bool = False
+    activation_precision: str = "auto"
     kv_cache_precision: str = "auto"
 
     @property
-    def pool_dtype(self) -> torch.dtype:
-        """Of the pool that an engine of these precisions has."""
-        return pool_dtype(self.kv_cache_precision, self.precision)
+    def numbers(self) -> CpuNumbers:
+        """What an engine of these precisions computes in."""
+        knobs = EngineConfig(
+            model_dir=str(self.directory),
+            weight_precision=self.precision,
+            activation_precision=self.activation_precision,
+            kv_cache_precision=self.kv_cache_precision,
+            batch_invariant=self.batch_invariant,
+            tokens_per_block=BLOCK_SIZE,
+        )
+        return cpu_numbers(knobs, ModelConfig.from_directory(self.directory).head_dim)
 
     def operations(self) -> Operations:
         """The compiled operations."""
-        return cpu_operations(self.threads, self.precision, self.batch_invariant)
+        return self.numbers.operations(self.threads)
 
     def load(self, operations: Operations) -> tuple[ModelConfig, DecoderWeights]:
         """The config, and the weights packed for these operations."""
@@ -68,10 +77,14 @@ def decode_batch(sequences: int, keys: int) -> StepInputs:
 
 def pool_for(config: ModelConfig, num_blocks: int, dtype: torch.dtype) -> Tensor:
     """A pool filled with something, as a cache in use is."""
-    pool = allocate(layout_of(config, BLOCK_SIZE, dtype), num_blocks)
-    for block in pool:
-        block.normal_()
-    return pool
+    layout = layout_of(config, BLOCK_SIZE, dtype)
+    blocks = allocate(layout, num_blocks)
+    for block in blocks:
+        if dtype == torch.int16:
+            block.random_(-(2**12), 2**12)
+        else:
+            block.normal_()
+    return token_slots(blocks, layout)
 
 
 def step_milliseconds(decoder: Decoder, inputs: StepInputs, pool: Tensor, repeats: int) -> list[float]:
@@ -91,7 +104,7 @@ def growth(subject: Subject, sequences: list[int], keys: list[int], repeats: int
     operations = subject.operations()
     config, weights = subject.load(operations)
     decoder = Decoder(config, weights, operations)
-    pool = pool_for(config, 1 + max(sequences) * (-(-max(keys) // BLOCK_SIZE)), subject.pool_dtype)
+    pool = pool_for(config, 1 + max(sequences) * (-(-max(keys) // BLOCK_SIZE)), subject.numbers.pool)
     for count in sequences:
         for length in keys:
             times = step_milliseconds(decoder, decode_batch(count, length), pool, repeats)

@@ -36,7 +36,7 @@ class StepProfile:
     def report(self, sequences: int, keys: int, repeats: int) -> str:
         """A Markdown table of one step of so many sequences with so many keys each."""
         inputs = decode_batch(sequences, keys)
-        pool = pool_for(self._config, int(inputs.block_tables.max()) + 1, self._subject.pool_dtype)
+        pool = pool_for(self._config, int(inputs.block_tables.max()) + 1, self._subject.numbers.pool)
         total = statistics.median(step_milliseconds(self._plain, inputs, pool, repeats))
         self._watched.forward(inputs, pool)
         self._spent.clear()
@@ -50,7 +50,7 @@ class StepProfile:
 
     def _floors(self, sequences: int, keys: int, total: float) -> list[str]:
         read = weight_bytes(self._weights) + key_bytes(
-            self._config, sequences * keys, self._subject.pool_dtype.itemsize
+            self._config, sequences * keys, self._subject.numbers.pool.itemsize
         )
         work = sequences * (
             weight_products(self._config) + 4 * self._config.num_layers * keys * _query_width(self._config)

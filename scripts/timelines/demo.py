@@ -75,10 +75,10 @@ def _request(number: int, arrival: Arrival) -> Request:
 
 def _block_bytes(model_dir: Path) -> int:
     """Of the pool that the engine will have."""
-    from backend.cpu_precision import pool_dtype, weight_precision
+    from backend.cpu_precision import cpu_numbers
     from backend.model.config import ModelConfig
     from backend.model.kv_layout import layout_of
 
     config = EngineConfig(model_dir=str(model_dir))
-    dtype = pool_dtype(config.kv_cache_precision, weight_precision(config.weight_precision))
-    return layout_of(ModelConfig.from_directory(model_dir), config.tokens_per_block, dtype).bytes_per_block
+    model = ModelConfig.from_directory(model_dir)
+    return layout_of(model, config.tokens_per_block, cpu_numbers(config, model.head_dim).pool).bytes_per_block

@@ -56,6 +56,8 @@ def test_the_cpu_refuses_narrow_numbers_and_a_gpu_the_cpus_precision(gpu_is) -> 
     assert chosen_device(config(weight_precision="int8", device="cpu")) == "cpu"
     with pytest.raises(ConfigError, match="parameter kv_cache_precision: 'float16' is the CPU's"):
         chosen_device(config(kv_cache_precision="float16"))
+    with pytest.raises(ConfigError, match="parameter activation_precision: 'int8' is the CPU's"):
+        chosen_device(config(activation_precision="int8"))
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -55,9 +56,10 @@ class Recorded:
         return self._decode.forward(inputs)
 
 
-@pytest.fixture(scope="module", params=["float32", "int8"])
+@pytest.fixture(scope="module", params=["float32", "int8", "int8 by int8"])
 def operations(request: pytest.FixtureRequest) -> Operations:
-    return cpu_operations(2, request.param)
+    weights, _, activations = request.param.partition(" by ")
+    return cpu_operations(2, weights, activation_precision=activations or "int16", pool=torch.int16)
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +81,15 @@ def test_every_family_gives_the_same_bits(name: str, load: Callable[[str], Decod
     found = PagedRun(Recorded(decoder, recorder, max_blocks=12), PROMPTS).run(STEPS)
     assert all(torch.equal(f, e) for f, e in zip(found, expected, strict=True))
     assert (recorder.recorded, recorder.replayed) == (3, len(STEPS) - 1 - 3)
+
+
+def test_over_a_pool_of_int16_they_are_the_same(load: Callable[[str], Decoder], operations: Operations) -> None:
+    decoder, recorder = load("qwen3-heads-of-64"), CountingRecorder(operations)
+    pool: dict[str, Any] = {"block_size": 16, "dtype": torch.int16}
+    expected = PagedRun(decoder, PROMPTS, **pool).run(STEPS)
+    found = PagedRun(Recorded(decoder, recorder, max_blocks=12), PROMPTS, **pool).run(STEPS)
+    assert all(torch.equal(f, e) for f, e in zip(found, expected, strict=True))
+    assert recorder.replayed > 0
 
 
 def test_what_does_not_fit_a_recording_is_computed_without(

@@ -27,5 +27,6 @@ def compiled() -> Operations:
 
 @pytest.fixture(scope="session")
 def of_precision(compiled: Operations) -> dict[str, Operations]:
-    """Compiled operations by the precision of their weights."""
-    return {"float32": compiled, "int8": cpu_operations(2, "int8")}
+    """Compiled operations by the precision of their weights, and of x where that is bytes."""
+    narrow = cpu_operations(2, "int8", activation_precision="int8")
+    return {"float32": compiled, "int8": cpu_operations(2, "int8"), "int8 by int8": narrow}

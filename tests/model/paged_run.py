@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from backend.kv.storage import allocate
+from backend.kv.storage import allocate, token_slots
 from backend.model.batch import StepInputs
 from backend.model.decoder import Decoder
 from backend.model.kv_layout import layout_of
@@ -15,16 +15,28 @@ Step = Sequence[tuple[int, int]]  # (sequence, how many of its tokens) of each o
 
 
 class PagedRun:
-    """Keeps a pool and the cursor of each prompt; every slot that nothing wrote is NaN."""
+    """Keeps a pool and the cursor of each prompt; every slot that nothing wrote is NaN, or noise in whole numbers."""
 
-    def __init__(self, decoder: Decoder, prompts: list[list[int]], block_size: int = 4, seed: int = 0) -> None:
+    def __init__(
+        self,
+        decoder: Decoder,
+        prompts: list[list[int]],
+        block_size: int = 4,
+        seed: int = 0,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
         self.decoder, self.prompts, self.block_size = decoder, prompts, block_size
         counts = [-(-len(prompt) // block_size) for prompt in prompts]
         ids = list(range(1, sum(counts) + 1))
         random.Random(seed).shuffle(ids)
         self.tables = [[ids.pop() for _ in range(count)] for count in counts]
-        self.pool = allocate(layout_of(decoder.config, block_size), sum(counts) + 1)
-        self.pool.fill_(torch.nan)
+        layout = layout_of(decoder.config, block_size, dtype)
+        blocks = allocate(layout, sum(counts) + 1)
+        if dtype.is_floating_point:
+            blocks.fill_(torch.nan)
+        else:
+            blocks.random_(generator=torch.Generator().manual_seed(seed))
+        self.pool = token_slots(blocks, layout)
         self.done = [0] * len(prompts)
         self.logits: list[list[Tensor]] = [[] for _ in prompts]
 

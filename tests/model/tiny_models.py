@@ -78,6 +78,9 @@ TINY = {
             },
         },
     ),
+    # The CPU's int16 pool takes heads of whole sixty-fours.
+    "qwen3-heads-of-64": Tiny("Qwen3", {"head_dim": 64}),
+    "mistral-heads-of-64": Tiny("Mistral", {"head_dim": 64, "sliding_window": 37, "num_key_value_heads": 1}),
     "gemma3-final-cap": Tiny("Gemma3", {"final_logit_softcapping": 3.0, "sliding_window": 8, "layer_types": None}),
 }
 

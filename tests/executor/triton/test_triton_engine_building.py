@@ -1,5 +1,6 @@
 """Building an engine for a GPU, on the stand-in: what the pool gets, what warms up, and what is said when it fails."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -67,7 +68,9 @@ def reference_tokens(model_dir: Path, asked: Request) -> list[int]:
     decoder = Decoder(model, load_weights(model_dir, model, progress=False), reference_operations())
     layout = layout_of(model, config(model_dir).tokens_per_block)
     pool = allocate(layout, 9)
-    executor = CpuExecutor(lambda inputs: decoder.forward(inputs, pool), pool, torch.empty((0, *layout.block_shape)))
+    executor = CpuExecutor(
+        partial(decoder.forward, pool=pool), pool, layout.block_size, torch.empty((0, *layout.block_shape))
+    )
     sequence = Sequence(asked)
     sequence.blocks = list(range(1, 9))
     for step in range(asked.sampling.max_tokens):

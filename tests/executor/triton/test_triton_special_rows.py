@@ -63,7 +63,7 @@ def detailed(engine: Engine) -> Sequence:
 def test_details_are_the_cpu_executors() -> None:
     config, weights = toy()
     decoder, pool = Decoder(config, weights, reference_operations()), poisoned_pool(40)
-    executor = CpuExecutor(partial(decoder.forward, pool=pool), pool, _nothing())
+    executor = CpuExecutor(partial(decoder.forward, pool=pool), pool, pool.shape[4], _nothing())
     on_cpu = detailed(Engine(_scheduler(40, 1, 64), executor))
     executor.close()
     on_gpu = detailed(gpu_lab().engine)

@@ -136,7 +136,7 @@ def expected(requests: list[Request]) -> list[list[int]]:
     results = []
     for request in requests:
         decoder, pool = Decoder(config, weights, reference_operations()), poisoned_pool(40)
-        executor = CpuExecutor(partial(decoder.forward, pool=pool), pool, _nothing())
+        executor = CpuExecutor(partial(decoder.forward, pool=pool), pool, pool.shape[4], _nothing())
         engine = Engine(_scheduler(40, 1, 64), executor)
         results += run(engine, [request])
         engine.close()
