@@ -17,6 +17,7 @@ from kernels.int16_kv.reference import largest
 from kernels.rms_norm.cpu import norm_row
 
 _LAYOUT = "21q2d"
+_ROWS = 16  # of a task at most
 _ALONE = 1 << 13  # elements of qkv that one thread handles sooner than two would meet
 
 
@@ -39,8 +40,8 @@ def _prepare(source: Any, norm: int, eps: float, offset: Any, cos: Any, sin: Any
         _rotate(source, cos, sin, target)
 
 
-def _rope_and_write(arguments: Any, member: int, _members: int) -> None:
-    """A task is one row."""
+def _rope_and_write(arguments: Any, member: int, members: int) -> None:
+    """A task is a run of rows: neighbours of a sequence go to the same lines of the cache."""
     a = carray(arguments, (23,))
     qkv, stride, rows, cos, sin, slots, heads, kv_heads, size = a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8]
     keys, block_stride, value_offset, block_size, out, query_norm, key_norm = (
@@ -49,30 +50,32 @@ def _rope_and_write(arguments: Any, member: int, _members: int) -> None:
     number_kind, scratch, head_stride, most = a[17], a[18] + member * size * 8, a[19], a[20]
     eps, offset, half = double_of_bits(a[21]), np.float32(double_of_bits(a[22])), size // 2
     itemsize = 4 if number_kind == FLOAT32 else 2
-    row = take_task(a[16])
-    while row < rows:
-        turn_cos, turn_sin = floats(cos + row * half * 4, half), floats(sin + row * half * 4, half)
-        source = qkv + row * stride * 4
-        for h in range(heads):
-            target = floats(out + (row * heads + h) * size * 4, size)
-            _prepare(floats(source + h * size * 4, size), query_norm, eps, offset, turn_cos, turn_sin, target)
-        slot = longs(slots + row * 8, 1)[0]
-        block, slot = keys + slot // block_size * block_stride * itemsize, slot % block_size
-        for h in range(kv_heads):
-            head, at = block + h * head_stride * itemsize, source + (heads + h) * size * 4
-            to = head + slot * size * itemsize
-            rotated = to if number_kind == FLOAT32 else scratch  # and rounded from there
-            _prepare(floats(at, size), key_norm, eps, offset, turn_cos, turn_sin, floats(rotated, size))
-            value, further = at + kv_heads * size * 4, value_offset * itemsize
-            if number_kind == FLOAT32:
-                copy(value, size, to + further)
-            elif number_kind == FLOAT16:
-                narrow(rotated, size, to)
-                narrow(value, size, to + further)
-            else:
-                put_key(rotated, size, most, head, block_size, slot, scratch + size * 4)
-                put_value(value, size, most, head + further, block_size, slot, scratch + size * 4)
-        row = take_task(a[16])
+    step = max(1, min(_ROWS, rows // (2 * members)))
+    task = take_task(a[16])
+    while task * step < rows:
+        for row in range(task * step, min(rows, (task + 1) * step)):
+            turn_cos, turn_sin = floats(cos + row * half * 4, half), floats(sin + row * half * 4, half)
+            source = qkv + row * stride * 4
+            for h in range(heads):
+                target = floats(out + (row * heads + h) * size * 4, size)
+                _prepare(floats(source + h * size * 4, size), query_norm, eps, offset, turn_cos, turn_sin, target)
+            slot = longs(slots + row * 8, 1)[0]
+            block, slot = keys + slot // block_size * block_stride * itemsize, slot % block_size
+            for h in range(kv_heads):
+                head, at = block + h * head_stride * itemsize, source + (heads + h) * size * 4
+                to = head + slot * size * itemsize
+                rotated = to if number_kind == FLOAT32 else scratch  # and rounded from there
+                _prepare(floats(at, size), key_norm, eps, offset, turn_cos, turn_sin, floats(rotated, size))
+                value, further = at + kv_heads * size * 4, value_offset * itemsize
+                if number_kind == FLOAT32:
+                    copy(value, size, to + further)
+                elif number_kind == FLOAT16:
+                    narrow(rotated, size, to)
+                    narrow(value, size, to + further)
+                else:
+                    put_key(rotated, size, most, head, block_size, slot, scratch + size * 4)
+                    put_value(value, size, most, head + further, block_size, slot, scratch + size * 4)
+        task = take_task(a[16])
 
 
 class CpuRopeAndWrite:
