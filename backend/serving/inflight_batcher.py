@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from backend.serving.metrics.alias_families import ALIAS_FAMILIES
 from backend.serving.metrics.counts import EngineCounts
 from backend.serving.metrics.engine_families import ENGINE_FAMILIES
 from backend.serving.metrics.family import Source
-from backend.serving.metrics.publisher import Publisher
+from backend.serving.metrics.publisher import Cadence, Publisher
 from backend.serving.metrics.server_page import ServerPage
 from backend.serving.open_requests import OpenRequests
 from backend.serving.pace import Pace
@@ -43,6 +43,7 @@ from backend.text.token_bytes import TokenBytes
 _log = logging.getLogger(__name__)
 _DEAD_ENGINE = 70
 _CPU_PACE_MS = 40.0
+_METRICS_SECONDS, _BUSY_METRICS_SECONDS = 1.0, 5.0
 
 
 class InflightBatcher:
@@ -100,7 +101,7 @@ class InflightBatcher:
             (ENGINE_FAMILIES + (ALIAS_FAMILIES if config.metrics_aliases else ())) if config.metrics else (),
             Source(self._counts, loaded.engine.scheduler, lambda: self._engine.num_held),
             page,
-            config.metrics_interval_ms / 1e3,
+            _metrics_cadence(config, lambda: self._engine.busy),
         )
         self._heartbeat = Heartbeat(config.control_dir, config.stuck_seconds)
         self._watchdog = Watchdog(
@@ -178,6 +179,14 @@ def _pace(config: EngineConfig) -> Pace:
     """As configured; by itself only where the engine computes on the cores that responses need."""
     automatic = _CPU_PACE_MS if chosen_device(config) == "cpu" else 0.0
     return Pace((automatic if config.stream_pace_ms == -1 else config.stream_pace_ms) / 1e3)
+
+
+def _metrics_cadence(config: EngineConfig, busy: Callable[[], bool]) -> Cadence:
+    """As configured; by itself seldom while the engine computes on the cores that round trips need."""
+    if config.metrics_interval_ms != -1:
+        return Cadence(config.metrics_interval_ms / 1e3)
+    seldom = chosen_device(config) == "cpu"
+    return Cadence(_METRICS_SECONDS, _BUSY_METRICS_SECONDS if seldom else _METRICS_SECONDS, busy)
 
 
 def _guides(config: EngineConfig, loaded: LoadedEngine) -> tuple[GuideCompiler | None, str]:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from backend.serving.metrics.family import Family, Kind, Labels
-from backend.serving.metrics.publisher import Publisher
+from backend.serving.metrics.publisher import Cadence, Publisher
 
 PATIENCE = 20.0
 
@@ -46,12 +46,14 @@ def values() -> dict[str, float]:
     return {"ended_total": 3, "running": 2}
 
 
-def publisher(server: Server, values: dict[str, float], interval: float = 3600.0) -> Publisher:
+def publisher(
+    server: Server, values: dict[str, float], interval: float = 3600.0, cadence: Cadence | None = None
+) -> Publisher:
     families = [
         Family("ended_total", Kind.COUNTER, (), "Ended.", lambda source: [((), values["ended_total"])]),
         Family("running", Kind.GAUGE, ("by",), "Running.", lambda source: [(("x",), values["running"])]),
     ]
-    return Publisher(families, None, server, interval)  # type: ignore[arg-type]
+    return Publisher(families, None, server, cadence or Cadence(interval))  # type: ignore[arg-type]
 
 
 def test_only_what_has_changed_is_handed_over_and_as_a_difference(values: dict[str, float]) -> None:
@@ -92,6 +94,38 @@ def test_changes_are_published_by_themselves_and_the_last_ones_at_the_end(values
     assert server.values["ended_total", ()] == 11
 
 
+def test_while_the_engine_is_busy_publications_are_put_off_but_not_for_ever(values: dict[str, float]) -> None:
+    looks = 0
+
+    def busy() -> bool:
+        nonlocal looks
+        looks += 1
+        if looks == 10:
+            server.changed.set()
+        return looks <= 10
+
+    server = Server()
+    made = publisher(server, values, cadence=Cadence(0.01, 3600.0, busy))
+    made.start()
+    server.changed.clear()
+    server.calls.clear()
+    values["ended_total"] = 5
+    assert server.changed.wait(PATIENCE)
+    assert server.calls == [], "busy: put off"
+    server.changed.clear()
+    assert server.changed.wait(PATIENCE)
+    assert server.calls == [("ended_total", 2)], "at rest again: published"
+    made.close()
+
+    server = Server()
+    made = publisher(server, values, cadence=Cadence(0.01, 0.02, lambda: True))
+    made.start()
+    server.changed.clear()
+    values["ended_total"] = 6
+    assert server.changed.wait(PATIENCE), "busy all the time: published now and then"
+    made.close()
+
+
 def test_a_server_without_metrics_is_served_all_the_same(
     values: dict[str, float], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -119,7 +153,7 @@ def test_a_server_that_stops_to_take_values_is_told_of_once(
 def test_without_families_nothing_is_asked_of_the_server() -> None:
     server = Server()
     server.broken = True
-    made = Publisher((), None, server, 0.01)  # type: ignore[arg-type]
+    made = Publisher((), None, server, Cadence(0.01))  # type: ignore[arg-type]
     made.start()
     made.close()
     assert server.values == {}
