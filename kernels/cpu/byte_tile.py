@@ -39,20 +39,23 @@ def supported() -> bool:
 
 
 def _one_by_one(builder: Any, sums: Any, w: Any, x: Any) -> Any:
-    """What the instruction does, written out."""
-    of_x = builder.bitcast(x, _BYTES)
+    """What the instruction does, written out: in 32 bits, a quarter of the numbers at a time."""
+    of_w = builder.bitcast(w, _SUMS)
     for n in range(QUAD):
-        lanes = ir.Constant(_SUMS, list(range(n, WIDTH * QUAD, QUAD)))
-        wide_w = builder.zext(builder.shuffle_vector(w, w, lanes), _SUMS)
-        wide_x = builder.sext(builder.shuffle_vector(of_x, of_x, lanes), _SUMS)
-        sums = builder.add(sums, builder.mul(wide_w, wide_x))
+        wide_w = builder.and_(builder.lshr(of_w, _all(8 * n)), _all(0xFF))
+        wide_x = builder.ashr(builder.shl(x, ir.Constant(_I32, 24 - 8 * n)), ir.Constant(_I32, 24))
+        sums = builder.add(sums, builder.mul(wide_w, spread(builder, wide_x, _SUMS)))
     return sums
 
 
 def _by_instruction(builder: Any, sums: Any, w: Any, x: Any) -> Any:
     kind = ir.FunctionType(_SUMS, [_SUMS] * 3)
     multiply = cgutils.get_or_insert_function(builder.module, kind, "llvm.x86.avx512.vpdpbusd.512")
-    return builder.call(multiply, [sums, builder.bitcast(w, _SUMS), x])
+    return builder.call(multiply, [sums, builder.bitcast(w, _SUMS), spread(builder, x, _SUMS)])
+
+
+def _all(value: int) -> Any:
+    return ir.Constant(_SUMS, [value] * WIDTH)
 
 
 def _loaded(builder: Any, base: Any, index: Any, kind: Any, itemsize: int, align: int = 4) -> Any:
@@ -62,7 +65,8 @@ def _loaded(builder: Any, base: Any, index: Any, kind: Any, itemsize: int, align
 def _emit(builder: Any, rows: int, panels: int, arguments: list[Any]) -> None:
     """The loop over groups, and in it that over their quads."""
     x, x_stride, w, panel_stride, groups, out, out_stride, scale, of_groups = arguments
-    multiply: Callable[..., Any] = _by_instruction if supported() else _one_by_one
+    native = supported()
+    multiply: Callable[..., Any] = _by_instruction if native else _one_by_one
     fma = fused_multiply_add(builder.module)
     cells = [(r, p) for r in range(rows) for p in range(panels)]
     totals = {cell: cgutils.alloca_once(builder, _FLOATS) for cell in cells}
@@ -72,6 +76,17 @@ def _emit(builder: Any, rows: int, panels: int, arguments: list[Any]) -> None:
     def number(value: int) -> Any:
         return ir.Constant(_I64, value)
 
+    def turn(sums: dict[Any, Any], at: Any) -> None:
+        """The quads numbered ``at``."""
+        of_w = [
+            _loaded(builder, builder.add(w, builder.mul(panel_stride, number(p))), at, _BYTES, 64, align=1)
+            for p in range(panels)
+        ]
+        for r in range(rows):
+            of_x = _loaded(builder, builder.add(x, builder.mul(x_stride, number(r))), at, _I32, 4)
+            for p in range(panels):
+                sums[r, p] = multiply(builder, sums[r, p], of_w[p], of_x)
+
     with cgutils.for_range(builder, groups, intp=_I64) as loop:
         worth, begins = [], []
         for r in range(rows):
@@ -80,17 +95,20 @@ def _emit(builder: Any, rows: int, panels: int, arguments: list[Any]) -> None:
             at = builder.add(at, groups)
             begins.append(spread(builder, _loaded(builder, of_groups, at, _I32, 4), _SUMS))
         sums = {(r, p): begins[r] for r, p in cells}
-        for step in range(_STEPS):
-            at = builder.add(builder.mul(loop.index, number(_STEPS)), number(step))
-            of_w = [
-                _loaded(builder, builder.add(w, builder.mul(panel_stride, number(p))), at, _BYTES, 64, align=1)
-                for p in range(panels)
-            ]
-            for r in range(rows):
-                row = builder.add(x, builder.mul(x_stride, number(r)))
-                of_x = spread(builder, _loaded(builder, row, at, _I32, 4), _SUMS)
-                for p in range(panels):
-                    sums[r, p] = multiply(builder, sums[r, p], of_w[p], of_x)
+        first = builder.mul(loop.index, number(_STEPS))
+        if native:
+            for step in range(_STEPS):
+                turn(sums, builder.add(first, number(step)))
+        else:  # a loop, as so many instructions take a compiler minutes
+            places = {cell: cgutils.alloca_once(builder, _SUMS) for cell in cells}
+            for cell in cells:
+                builder.store(sums[cell], places[cell])
+            with cgutils.for_range(builder, number(_STEPS), intp=_I64) as steps:
+                sums = {cell: builder.load(places[cell]) for cell in cells}
+                turn(sums, builder.add(first, steps.index))
+                for cell in cells:
+                    builder.store(sums[cell], places[cell])
+            sums = {cell: builder.load(places[cell]) for cell in cells}
         for r, p in cells:
             found = builder.sitofp(sums[r, p], _FLOATS)
             builder.store(builder.call(fma, [found, worth[r], builder.load(totals[r, p])]), totals[r, p])

@@ -59,7 +59,7 @@ class StepProfile:
         arithmetic = work / operations_per_second(self._subject.threads) * 1e3
         return [
             f"| floor: {read / 1e6:.0f} MB read once | {memory:.2f} | {memory / total:.0%} |",
-            f"| floor: {work / 1e9:.2f} GFLOP | {arithmetic:.2f} | {arithmetic / total:.0%} |",
+            f"| floor: {work / 1e9:.2f} GFLOP in float32 | {arithmetic:.2f} | {arithmetic / total:.0%} |",
         ]
 
     def _timed(self, operations: Operations) -> Operations:
