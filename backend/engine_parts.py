@@ -16,7 +16,7 @@ from backend.executor.cpu import CpuExecutor
 from backend.executor.interruption import Interruption
 from backend.executor.recorded_decode import RecordedDecode
 from backend.free_memory import available_memory
-from backend.kv.storage import allocate, token_slots
+from backend.kv.storage import allocate, token_slots, touch
 from backend.model.config import ModelConfig
 from backend.model.decoder import Decoder
 from backend.model.kv_layout import layout_of
@@ -27,6 +27,8 @@ _NICENESS = 5
 """Of threads that compute: what server, tokenizer and senders do takes microseconds, and a client waits for it."""
 _SHARE_OF_MAIN_MEMORY = 0.25
 _MEASURED_TOKENS = 64
+_TOUCHED_BYTES = 128 << 20
+"""Of the pool, written at load: the first requests would have to wait for the system to find and clear these pages."""
 
 
 class EngineParts(NamedTuple):
@@ -61,6 +63,7 @@ def cpu_parts(config: EngineConfig, model: ModelConfig, progress: bool) -> Engin
     interruption = Interruption()
     decoder = Decoder(model, weights, operations, interruption.check)
     blocks = allocate(layout, num_blocks, "cpu")
+    touch(blocks, _TOUCHED_BYTES)
     pool = token_slots(blocks, layout)
     assert operations.recorder is not None
     decode = RecordedDecode(decoder, pool, operations.recorder, -(-limit // layout.block_size))

@@ -68,6 +68,11 @@ def token_slots(blocks: Tensor, layout: KVLayout) -> Tensor:
     return slots(blocks, layout.block_size)
 
 
+def touch(blocks: Tensor, num_bytes: int) -> None:
+    """Zero the first blocks, so many bytes of them or all, which gives them memory now rather than when first used."""
+    blocks[: num_bytes // blocks[0].nbytes].zero_()
+
+
 def allocate(layout: KVLayout, num_blocks: int, device: torch.device | str = "cpu") -> Tensor:
     """The pool, ``[num_blocks, *layout.block_shape]``.
 

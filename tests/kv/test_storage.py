@@ -1,7 +1,16 @@
 import pytest
 import torch
 
-from backend.kv.storage import KVLayout, PoolTooLarge, allocate, blocks_for_tokens, blocks_that_fit, memory_for
+from backend.kv.storage import (
+    KVLayout,
+    PoolTooLarge,
+    allocate,
+    blocks_for_tokens,
+    blocks_that_fit,
+    memory_for,
+    token_slots,
+    touch,
+)
 
 LAYOUT = KVLayout(num_layers=3, num_kv_heads=2, head_dim=8, block_size=4)
 
@@ -46,3 +55,22 @@ def test_an_empty_layout_is_refused_by_name(name: str) -> None:
     sizes = {"num_layers": 1, "num_kv_heads": 1, "head_dim": 1, "block_size": 1} | {name: 0}
     with pytest.raises(ValueError, match=f"{name} = 0: expected at least 1"):
         KVLayout(**sizes)
+
+
+def test_touching_zeroes_whole_blocks_from_the_first_and_no_more_than_asked() -> None:
+    blocks = allocate(KVLayout(num_layers=2, num_kv_heads=1, head_dim=4, block_size=2), 6)
+    for num_bytes, touched in ((0, 0), (3 * blocks[0].nbytes - 1, 2), (3 * blocks[0].nbytes, 3), (1 << 30, 6)):
+        blocks.fill_(1.0)
+        touch(blocks, num_bytes)
+        assert (blocks.flatten(1) == 0).all(dim=1).tolist() == [n < touched for n in range(6)]
+
+
+def test_a_block_of_int16_has_room_for_what_its_numbers_are_worth() -> None:
+    layout = KVLayout(num_layers=2, num_kv_heads=3, head_dim=64, block_size=32, dtype=torch.int16)
+    blocks = allocate(layout, 4)
+    # 32 float32 steps are as long as a row of 64 int16.
+    assert layout.bytes_per_block == blocks[1].nbytes == 2 * 2 * 3 * (32 + 1) * 64 * 2
+    slots = token_slots(blocks, layout)
+    assert slots.shape == (4, 2, 2, 3, 32, 64)
+    assert slots.data_ptr() == blocks.data_ptr()
+    assert token_slots(allocate(LAYOUT, 5), LAYOUT).shape == (5, 3, 2, 2, 4, 8)
