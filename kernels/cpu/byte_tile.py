@@ -14,11 +14,10 @@ from typing import Any
 
 from llvmlite import ir  # type: ignore[import-untyped]
 from llvmlite.binding import get_host_cpu_features  # type: ignore[import-untyped]
-from numba.core import cgutils, types
-from numba.extending import intrinsic
+from numba.core import cgutils
 
 from kernels.cpu.jit import inline
-from kernels.cpu.outline import outlined
+from kernels.cpu.outline import outlined_intrinsic
 from kernels.cpu.tile import WIDTH, at_element, floats_of, fused_multiply_add, spread
 
 GROUP = 64  # inputs that share a step
@@ -121,19 +120,7 @@ def _emit(builder: Any, rows: int, panels: int, arguments: list[Any]) -> None:
 
 
 def _make(rows: int, panels: int) -> Any:
-    # numba reads the number of parameters from the signature: those of _emit, in its order.
-    def typed(_c: Any, _1: Any, _2: Any, _3: Any, _4: Any, _5: Any, _6: Any, _7: Any, _8: Any, _9: Any) -> Any:
-        def generate(_target: Any, builder: Any, _signature: Any, arguments: list[Any]) -> Any:
-            def emit(builder: Any, arguments: list[Any]) -> None:
-                _emit(builder, rows, panels, arguments)
-
-            name = f"byte_tile_{rows}_{panels}"
-            builder.call(outlined(builder.module, name, 9, ir.VoidType(), emit), arguments)
-            return ir.Constant(_I64, 0)
-
-        return types.int64(*[types.int64] * 9), generate
-
-    return intrinsic(typed)
+    return outlined_intrinsic(f"byte_tile_{rows}_{panels}", 9, lambda b, v: _emit(b, rows, panels, v))
 
 
 _t1, _t2, _t3, _t4, _t5, _t6 = (_make(rows, 1) for rows in range(1, MOST_ROWS + 1))

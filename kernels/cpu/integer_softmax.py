@@ -15,12 +15,11 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
-from numba.core import cgutils, types
-from numba.extending import intrinsic
+from numba.core import cgutils
 
 from kernels.cpu.jit import inline
 from kernels.cpu.memory import floats
-from kernels.cpu.outline import outlined
+from kernels.cpu.outline import outlined_intrinsic
 from kernels.cpu.pair_tiles import LINE, load, store
 from kernels.cpu.tile import WIDTH, fused_multiply_add, spread, totalled
 
@@ -248,25 +247,15 @@ def _emit_row(builder: Any, capped: bool, arguments: list[Any]) -> None:
         store(builder, builder.trunc(_nearest(builder, heavy, multiplier), _SHORTS), at(out, n * 2 * WIDTH))
 
 
-def _intrinsic(name: str, words: int, emit: Callable[[Any, list[Any]], None]) -> Any:
-    def generate(_target: Any, builder: Any, _signature: Any, arguments: list[Any]) -> Any:
-        builder.call(outlined(builder.module, name, words, ir.VoidType(), emit), arguments)
-        return ir.Constant(_I64, 0)
-
-    names: dict[str, Any] = {"result": types.int64(*[types.int64] * words), "generate": generate}
-    parameters = "".join(f", a{n}" for n in range(words))
-    return intrinsic(eval(f"lambda typingctx{parameters}: (result, generate)", names))
-
-
 def _columns(masked: bool, capped: bool) -> Any:
     name = f"softmax_columns{'_masked' * masked}{'_capped' * capped}"
-    return _intrinsic(name, 11, lambda b, v: _emit_columns(b, masked, capped, v))
+    return outlined_intrinsic(name, 11, lambda b, v: _emit_columns(b, masked, capped, v))
 
 
 _whole_plain, _whole_capped = _columns(False, False), _columns(False, True)
 _part_plain, _part_capped = _columns(True, False), _columns(True, True)
-_row_plain = _intrinsic("softmax_of_row", 9, lambda b, v: _emit_row(b, False, v))
-_row_capped = _intrinsic("softmax_of_row_capped", 9, lambda b, v: _emit_row(b, True, v))
+_row_plain = outlined_intrinsic("softmax_of_row", 9, lambda b, v: _emit_row(b, False, v))
+_row_capped = outlined_intrinsic("softmax_of_row_capped", 9, lambda b, v: _emit_row(b, True, v))
 
 
 @inline

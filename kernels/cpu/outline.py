@@ -7,6 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir  # type: ignore[import-untyped]
+from numba.core import types
+from numba.extending import intrinsic
 
 _I64 = ir.IntType(64)
 
@@ -33,3 +35,16 @@ def outlined(module: Any, name: str, words: int, result: Any, emit: Callable[[An
     else:
         builder.ret(value)
     return function
+
+
+def outlined_intrinsic(name: str, words: int, emit: Callable[[Any, list[Any]], None]) -> Any:
+    """What compiled code calls with so many int64: the function ``name`` of its module, which gives nothing back."""
+
+    def generate(_target: Any, builder: Any, _signature: Any, arguments: list[Any]) -> Any:
+        builder.call(outlined(builder.module, name, words, ir.VoidType(), emit), arguments)
+        return ir.Constant(_I64, 0)
+
+    # numba reads the number of parameters from the signature, so each count needs a function of its own.
+    names: dict[str, Any] = {"result": types.int64(*[types.int64] * words), "generate": generate}
+    parameters = "".join(f", a{n}" for n in range(words))
+    return intrinsic(eval(f"lambda typingctx{parameters}: (result, generate)", names))

@@ -13,12 +13,11 @@ from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir  # type: ignore[import-untyped]
-from numba.core import cgutils, types
-from numba.extending import intrinsic
+from numba.core import cgutils
 
 from kernels.cpu.integer_tile import products_of_this_machine
 from kernels.cpu.jit import inline
-from kernels.cpu.outline import outlined
+from kernels.cpu.outline import outlined_intrinsic
 from kernels.cpu.tile import WIDTH, fused_multiply_add, spread
 
 LINE = 64  # bytes of a vector of 16 pairs
@@ -138,26 +137,13 @@ def _emit_values(builder: Any, across: int, beside: int, by_rows: bool, argument
         store(builder, builder.call(fma, [added, of_row(worth, a, b), before]), place)
 
 
-def _intrinsic(name: str, words: int, emit: Callable[[Any, list[Any]], None]) -> Any:
-    """An intrinsic of so many int64, whose code is written once in a module."""
-
-    def generate(_target: Any, builder: Any, _signature: Any, arguments: list[Any]) -> Any:
-        builder.call(outlined(builder.module, name, words, ir.VoidType(), emit), arguments)
-        return _number(0)
-
-    # numba reads the number of parameters from the signature, so each count needs a function of its own.
-    names: dict[str, Any] = {"result": types.int64(*[types.int64] * words), "generate": generate}
-    parameters = "".join(f", a{n}" for n in range(words))
-    return intrinsic(eval(f"lambda typingctx{parameters}: (result, generate)", names))
-
-
 def _scores(across: int, beside: int) -> Any:
-    return _intrinsic(f"score_tile_{across}_{beside}", 8, lambda b, v: _emit_scores(b, across, beside, v))
+    return outlined_intrinsic(f"score_tile_{across}_{beside}", 8, lambda b, v: _emit_scores(b, across, beside, v))
 
 
 def _values(across: int, beside: int, by_rows: bool) -> Any:
     name = f"value_tile_{across}_{beside}_{'rows' if by_rows else 'dimensions'}"
-    return _intrinsic(name, 10, lambda b, v: _emit_values(b, across, beside, by_rows, v))
+    return outlined_intrinsic(name, 10, lambda b, v: _emit_values(b, across, beside, by_rows, v))
 
 
 ACROSS = 8  # keys or dimensions of a tile of a chunk
