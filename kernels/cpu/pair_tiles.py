@@ -18,7 +18,7 @@ from numba.core import cgutils
 from kernels.cpu.integer_tile import products_of_this_machine
 from kernels.cpu.jit import inline
 from kernels.cpu.outline import outlined_intrinsic
-from kernels.cpu.tile import WIDTH, fused_multiply_add, spread
+from kernels.cpu.tile import WIDTH, bring_near, fused_multiply_add, spread
 
 LINE = 64  # bytes of a vector of 16 pairs
 RUN = 8  # pairs of keys that lie side by side: 16 keys
@@ -74,7 +74,7 @@ def _kept(builder: Any, across: int, beside: int, chains: int) -> dict[Any, Any]
 
 def _emit_scores(builder: Any, across: int, beside: int, arguments: list[Any]) -> None:
     """The sums as they are. A few at a time, several chains of them share the pairs."""
-    one, one_stride, one_step, vectors, vector_stride, pairs, out, out_stride = arguments
+    one, one_stride, one_step, vectors, vector_stride, pairs, out, out_stride = arguments[:8]
     cells = [(a, b) for a in range(across) for b in range(beside)]
     chains = 1 if len(cells) >= _BUSY else 2 if 2 * len(cells) >= _BUSY else 4
     places = _kept(builder, across, beside, chains)
@@ -84,6 +84,8 @@ def _emit_scores(builder: Any, across: int, beside: int, arguments: list[Any]) -
             at_one = _at(builder, one, builder.mul(pair, one_step))
             at_vector = _at(builder, vectors, builder.mul(pair, _number(LINE)))
             sums = {cell: builder.load(places[chain, *cell]) for cell in cells}
+            for ahead in arguments[8:]:
+                bring_near(builder, _at(builder, ahead, builder.mul(pair, _number(LINE))))
             _turn(
                 builder, sums, across, beside,
                 lambda a, at=at_one: _at(builder, at, (a, one_stride)),
@@ -100,15 +102,21 @@ def _emit_scores(builder: Any, across: int, beside: int, arguments: list[Any]) -
 
 def _emit_values(builder: Any, across: int, beside: int, by_rows: bool, arguments: list[Any]) -> None:
     """The sums over runs of keys, made floats and added to what is there; by_rows: a is a row, else a dimension."""
-    table, runs, weights, weight_stride, into_run, step, out, out_stride, worth, factor = arguments
+    table, runs, weights, weight_stride, into_run, step, out, out_stride, worth, factor = arguments[:10]
     cells = [(a, b) for a in range(across) for b in range(beside)]
     places = _kept(builder, across, beside, 1)
     with cgutils.for_range(builder, runs, intp=_I64) as loop:
-        run = _at(builder, load(builder, _at(builder, table, builder.mul(loop.index, _number(8))), _I64), into_run)
+        run, *ahead = (
+            _at(builder, load(builder, _at(builder, addresses, builder.mul(loop.index, _number(8))), _I64), into_run)
+            for addresses in (table, *arguments[10:])
+        )
         of_run = builder.mul(loop.index, _number(RUN * (4 if by_rows else LINE)))
         sums = {cell: builder.load(places[0, *cell]) for cell in cells}
         for pair in range(RUN):
             value, weight = _at(builder, run, (pair, step)), _at(builder, weights, of_run)
+            for address in ahead:
+                for b in range(beside):
+                    bring_near(builder, _at(builder, address, (pair, step), _number(b * LINE)))
             if by_rows:
                 _turn(
                     builder, sums, across, beside,
@@ -137,13 +145,14 @@ def _emit_values(builder: Any, across: int, beside: int, by_rows: bool, argument
         store(builder, builder.call(fma, [added, of_row(worth, a, b), before]), place)
 
 
-def _scores(across: int, beside: int) -> Any:
-    return outlined_intrinsic(f"score_tile_{across}_{beside}", 8, lambda b, v: _emit_scores(b, across, beside, v))
+def _scores(across: int, beside: int, fetches: bool = False) -> Any:
+    name = f"score_tile_{across}_{beside}" + "_fetching" * fetches
+    return outlined_intrinsic(name, 8 + fetches, lambda b, v: _emit_scores(b, across, beside, v))
 
 
 def _values(across: int, beside: int, by_rows: bool) -> Any:
     name = f"value_tile_{across}_{beside}_{'rows' if by_rows else 'dimensions'}"
-    return outlined_intrinsic(name, 10, lambda b, v: _emit_values(b, across, beside, by_rows, v))
+    return outlined_intrinsic(name, 10 + by_rows, lambda b, v: _emit_values(b, across, beside, by_rows, v))
 
 
 ACROSS = 8  # keys or dimensions of a tile of a chunk
@@ -152,7 +161,7 @@ MOST_ROWS = 6  # of a tile of single rows
 COLUMNS = 4  # vectors of 16 dimensions of it
 
 _c81, _c82, _c83 = (_scores(ACROSS, beside) for beside in (1, 2, 3))
-_r1, _r2, _r3, _r4, _r5, _r6 = (_scores(rows, 1) for rows in range(1, MOST_ROWS + 1))
+_r1, _r2, _r3, _r4, _r5, _r6 = (_scores(rows, 1, fetches=True) for rows in range(1, MOST_ROWS + 1))
 _d81, _d82, _d83 = (_values(ACROSS, beside, False) for beside in (1, 2, 3))
 _v1, _v2, _v3, _v4, _v5, _v6 = (_values(rows, COLUMNS, True) for rows in range(1, MOST_ROWS + 1))
 
@@ -176,20 +185,25 @@ def chunk_scores(beside: int, keys: int, rows: int, row_stride: int, pairs: int,
 
 
 @inline
-def row_scores(rows: int, queries: int, query_stride: int, keys: int, pairs: int, out: int, out_stride: int) -> None:
-    """``out[row, key] = row @ key`` in int32, for 1 to 6 rows, int16 and ``query_stride`` bytes apart, and 16 keys."""
+def row_scores(
+    rows: int, queries: int, query_stride: int, keys: int, pairs: int, out: int, out_stride: int, ahead: int
+) -> None:  # fmt: skip
+    """``out[row, key] = row @ key`` in int32, for 1 to 6 rows, int16 and ``query_stride`` bytes apart, and 16 keys.
+
+    Meanwhile as many bytes as the keys have are brought near from address ``ahead`` on.
+    """
     if rows == 6:
-        _r6(queries, query_stride, 4, keys, 0, pairs, out, out_stride)
+        _r6(queries, query_stride, 4, keys, 0, pairs, out, out_stride, ahead)
     elif rows == 5:
-        _r5(queries, query_stride, 4, keys, 0, pairs, out, out_stride)
+        _r5(queries, query_stride, 4, keys, 0, pairs, out, out_stride, ahead)
     elif rows == 4:
-        _r4(queries, query_stride, 4, keys, 0, pairs, out, out_stride)
+        _r4(queries, query_stride, 4, keys, 0, pairs, out, out_stride, ahead)
     elif rows == 3:
-        _r3(queries, query_stride, 4, keys, 0, pairs, out, out_stride)
+        _r3(queries, query_stride, 4, keys, 0, pairs, out, out_stride, ahead)
     elif rows == 2:
-        _r2(queries, query_stride, 4, keys, 0, pairs, out, out_stride)
+        _r2(queries, query_stride, 4, keys, 0, pairs, out, out_stride, ahead)
     else:
-        _r1(queries, query_stride, 4, keys, 0, pairs, out, out_stride)
+        _r1(queries, query_stride, 4, keys, 0, pairs, out, out_stride, ahead)
 
 
 @inline
@@ -222,18 +236,21 @@ def chunk_values(
 @inline
 def row_values(
     rows: int, table: int, runs: int, weights: int, weight_stride: int, into_run: int, step: int, out: int,
-    out_stride: int, worth: int, factor: int,
+    out_stride: int, worth: int, factor: int, ahead: int,
 ) -> None:  # fmt: skip
-    """As ``chunk_values``, for 1 to 6 rows and 64 dimensions: weights ``[rows, 16 * runs]``, out ``[rows, 64]``."""
+    """As ``chunk_values``, for 1 to 6 rows and 64 dimensions: weights ``[rows, 16 * runs]``, out ``[rows, 64]``.
+
+    Meanwhile runs whose addresses begin at address ``ahead`` are brought near, as much of each as of those read.
+    """
     if rows == 6:
-        _v6(table, runs, weights, weight_stride, into_run, step, out, out_stride, worth, factor)
+        _v6(table, runs, weights, weight_stride, into_run, step, out, out_stride, worth, factor, ahead)
     elif rows == 5:
-        _v5(table, runs, weights, weight_stride, into_run, step, out, out_stride, worth, factor)
+        _v5(table, runs, weights, weight_stride, into_run, step, out, out_stride, worth, factor, ahead)
     elif rows == 4:
-        _v4(table, runs, weights, weight_stride, into_run, step, out, out_stride, worth, factor)
+        _v4(table, runs, weights, weight_stride, into_run, step, out, out_stride, worth, factor, ahead)
     elif rows == 3:
-        _v3(table, runs, weights, weight_stride, into_run, step, out, out_stride, worth, factor)
+        _v3(table, runs, weights, weight_stride, into_run, step, out, out_stride, worth, factor, ahead)
     elif rows == 2:
-        _v2(table, runs, weights, weight_stride, into_run, step, out, out_stride, worth, factor)
+        _v2(table, runs, weights, weight_stride, into_run, step, out, out_stride, worth, factor, ahead)
     else:
-        _v1(table, runs, weights, weight_stride, into_run, step, out, out_stride, worth, factor)
+        _v1(table, runs, weights, weight_stride, into_run, step, out, out_stride, worth, factor, ahead)

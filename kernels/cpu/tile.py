@@ -106,17 +106,21 @@ def _emit(builder: Any, rows: int, panels: int, fetches: bool, arguments: list[A
         builder.store(builder.load(sums[cell]), place(*cell), align=4)
 
 
-def _fetch(builder: Any, ahead: Any, thinned: Any, turn: Any) -> None:
-    """Have a line of the cache brought near, of those from address ``ahead`` on the one numbered ``turn >> thinned``.
+def bring_near(builder: Any, address: Any) -> None:
+    """Have the line of the cache at an address brought into the second level.
 
     What lies there need not be anybody's: to fetch is no access.
     """
     byte, word = ir.PointerType(ir.IntType(8)), ir.IntType(32)
     kind = ir.FunctionType(ir.VoidType(), [byte, word, word, word])
     fetch = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
-    line = builder.mul(builder.lshr(turn, thinned), ir.Constant(_I64, LINE))
     to_read, into_second_level, data = (ir.Constant(word, value) for value in (0, 2, 1))
-    builder.call(fetch, [builder.inttoptr(builder.add(ahead, line), byte), to_read, into_second_level, data])
+    builder.call(fetch, [builder.inttoptr(address, byte), to_read, into_second_level, data])
+
+
+def _fetch(builder: Any, ahead: Any, thinned: Any, turn: Any) -> None:
+    """Have a line brought near, of those from address ``ahead`` on the one numbered ``turn >> thinned``."""
+    bring_near(builder, builder.add(ahead, builder.mul(builder.lshr(turn, thinned), ir.Constant(_I64, LINE))))
 
 
 def _function(module: Any, rows: int, panels: int, fetches: bool = False) -> Any:

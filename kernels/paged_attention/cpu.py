@@ -28,7 +28,7 @@ from kernels.paged_attention.cpu_single import attend_single, combine_floats
 
 
 def _attend(arguments: Any, member: int, _members: int) -> None:
-    """Take tasks until there are no more."""
+    """Take tasks until there are no more; the next before a short one, whose end asks for the next one's memory."""
     p = problem_of(arguments)
     count = longs(p.counts, 2)[0]
     scratch = p.scratch + member * p.scratch_size * 4
@@ -36,10 +36,11 @@ def _attend(arguments: Any, member: int, _members: int) -> None:
     while index < count:
         task = task_at(p, index)
         if task.rows == 1 and p.invariant == 0:
-            attend_single(p, task, scratch)
+            index = take_task(p.control)
+            attend_single(p, task, task_at(p, min(index, count - 1)), scratch)
         else:
             attend_chunk(p, task, scratch)
-        index = take_task(p.control)
+            index = take_task(p.control)
 
 
 def _attend_int16(arguments: Any, member: int, _members: int) -> None:
@@ -51,10 +52,11 @@ def _attend_int16(arguments: Any, member: int, _members: int) -> None:
     while index < count:
         task = task_at(p, index)
         if task.rows == 1:
-            attend_single_int16(p, task, scratch)
+            index = take_task(p.control)
+            attend_single_int16(p, task, task_at(p, min(index, count - 1)), scratch)
         else:
             attend_chunk_int16(p, task, scratch)
-        index = take_task(p.control)
+            index = take_task(p.control)
 
 
 @inline

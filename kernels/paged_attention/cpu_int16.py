@@ -11,7 +11,7 @@ import numpy as np
 
 from kernels.cpu.integer_softmax import LEAST, LOG2_E
 from kernels.cpu.jit import inline
-from kernels.cpu.memory import float_of_bits, floats, ints, longs
+from kernels.cpu.memory import float_of_bits, floats, ints, longs, prefetch
 from kernels.cpu.rounding import round_run
 from kernels.int16_kv.reference import RUN
 from kernels.paged_attention.cpu_problem import KEYS, Problem, Task
@@ -60,6 +60,22 @@ def open_tile(p: Problem, task: Task, low: int, high: int, keys: int, values: in
             key_steps[run * RUN + i] = found[0][i]
             value_steps[run * RUN + i] = found[1][i]
     return runs
+
+
+@inline
+def announce_keys(p: Problem, task: Task, low: int, runs: int, keys: int) -> None:
+    """Addresses of the runs of keys from a position on, for the tile before it to bring near; steps are asked for here.
+
+    Behind the task's last key the last run stands in.
+    """
+    of_keys = longs(keys, TABLE)
+    for run in range(runs):
+        position = min(low + run * RUN, task.high - 1) // RUN * RUN
+        head, slot = _head_address(p, task, position), position % p.block_size
+        of_keys[run] = head + slot * p.size * 2
+        behind = head + p.block_size * p.size * 2 + slot * 4
+        prefetch(behind)
+        prefetch(behind + p.value_offset * 2)
 
 
 @inline

@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from kernels.cpu.dots import MOST_ROWS, dots
+from kernels.cpu.dots import MOST_ROWS, dots, weighted_sums
 from kernels.cpu.exponential import exponential
 from kernels.cpu.jit import inline
-from kernels.cpu.memory import copy, fill, floats, prefetch
+from kernels.cpu.memory import copy, fill, floats
 from kernels.cpu.softmax_row import softmax_row
-from kernels.cpu.tile import MAX_ROWS, WIDTH, panels_at_once, tile
+from kernels.cpu.tile import WIDTH
 from kernels.paged_attention.cpu_problem import (
     KEYS,
     Problem,
@@ -18,9 +18,6 @@ from kernels.paged_attention.cpu_problem import (
     run_length,
 )
 from kernels.paged_attention.cpu_vectors import LOWEST, cap, dot, scale
-
-_LINE = 64  # bytes of a cache line
-_ANNOUNCED = 1024  # bytes of a run after which the processor itself reads ahead
 
 
 @inline
@@ -43,46 +40,20 @@ def _dot_by_dot(queries: int, keys: int, size: int, count: int, scores: int, gro
 
 
 @inline
-def _announce(p: Problem, task: Task, position: int, part: int) -> None:
-    """Ask for the beginning of the run that is needed next: where a run begins, no pattern of reads leads to it."""
-    if position < task.high:
-        address = key_address(p, task, position) + part * p.itemsize
-        for line in range(0, min(p.size * p.block_size * p.itemsize, _ANNOUNCED), _LINE):
-            prefetch(address + line)
-
-
-@inline
 def _score(p: Problem, task: Task, low: int, high: int, queries: int, scores: int, group: int, buffer: int) -> None:
-    """``scores[g, j] = queries[g] @ keys[low + j]``."""
+    """``scores[g, j] = queries[g] @ keys[low + j]``; meanwhile the values of the same positions are brought near."""
     position = low
     while position < high:
         keys, count = key_address(p, task, position), run_length(p, position, high)
-        to = scores + (position - low) * 4
-        if position + count < high:
-            _announce(p, task, position + count, 0)
-        else:
-            _announce(p, task, low, p.value_offset)
+        to, ahead = scores + (position - low) * 4, keys + p.value_offset * p.itemsize
         keys = as_floats(p, keys, count, buffer)
         if p.size % WIDTH == 0:
             for g in range(0, group, MOST_ROWS):
                 rows, at = min(MOST_ROWS, group - g), queries + g * p.size * 4
-                dots(rows, at, keys, p.size, count, to + g * KEYS * 4, KEYS)
+                dots(rows, at, keys, p.size, count, to + g * KEYS * 4, KEYS, ahead, p.itemsize)
         else:
             _dot_by_dot(queries, keys, p.size, count, to, group)
         position += count
-
-
-@inline
-def _add_by_tiles(weights: int, values: int, count: int, size: int, sums: int, group: int) -> None:
-    """``sums[g] += weights[g] @ values``, for heads of whole panels."""
-    for g in range(0, group, MAX_ROWS):
-        rows, panel, panels = min(MAX_ROWS, group - g), 0, size // WIDTH
-        while panel < panels:
-            wide = panels_at_once(rows, panels - panel)
-            at = panel * WIDTH * 4
-            to = sums + g * size * 4 + at
-            tile(rows, wide, weights + g * KEYS * 4, KEYS, values + at, size, WIDTH, count, to, size, 1)
-            panel += wide
 
 
 @inline
@@ -98,17 +69,27 @@ def _add_one_by_one(weights: int, values: int, count: int, size: int, sums: int,
 
 
 @inline
+def _needed_next(p: Problem, task: Task, after: Task, low: int, position: int) -> int:
+    """Address of the keys that are read when those of a position, in the stretch from low on, are done with."""
+    if position + KEYS < task.high:
+        return key_address(p, task, position + KEYS)
+    return key_address(p, after, min(after.low + position - low, after.high - 1))
+
+
+@inline
 def _add_values(
-    p: Problem, task: Task, low: int, high: int, weights: int, sums: int, group: int, buffer: int
-) -> None:  # fmt: skip
+    p: Problem, task: Task, after: Task, low: int, high: int, weights: int, sums: int, group: int, buffer: int
+) -> None:
     position = low
     while position < high:
         values = key_address(p, task, position) + p.value_offset * p.itemsize
         count, at = run_length(p, position, high), weights + (position - low) * 4
-        _announce(p, task, position + count, p.value_offset if position + count < high else 0)
+        ahead = _needed_next(p, task, after, low, position)
         values = as_floats(p, values, count, buffer)
         if p.size % WIDTH == 0:
-            _add_by_tiles(at, values, count, p.size, sums, group)
+            for g in range(0, group, MOST_ROWS):
+                rows, of_g, to = min(MOST_ROWS, group - g), at + g * KEYS * 4, sums + g * p.size * 4
+                weighted_sums(rows, of_g, KEYS, values, p.size, count, to, ahead, p.itemsize)
         else:
             _add_one_by_one(at, values, count, p.size, sums, group)
         position += count
@@ -130,8 +111,12 @@ def _store(p: Problem, task: Task, sums: int, group: int) -> None:
 
 
 @inline
-def attend_single(p: Problem, task: Task, scratch: int) -> None:
-    """Compute a task of one row. Scratch: queries, scores, sums ``[group, padded]``, largest, total, then a buffer."""
+def attend_single(p: Problem, task: Task, after: Task, scratch: int) -> None:
+    """Compute a task of one row.
+
+    Scratch: queries, scores, sums ``[group, padded]``, largest, total, then a buffer. after: the same member's next
+    task, or this one.
+    """
     group = p.heads // p.kv_heads
     stride = padded(p.size)
     scores = scratch + group * p.size * 4
@@ -153,7 +138,7 @@ def attend_single(p: Problem, task: Task, scratch: int) -> None:
             factor = softmax_row(row, 0, high - low, largest + g * 4, total + g * 4)
             if factor != np.float32(1):
                 scale(floats(sums + g * stride * 4, stride), factor)
-        _add_values(p, task, low, high, scores, sums, group, buffer)
+        _add_values(p, task, after, low, high, scores, sums, group, buffer)
     _store(p, task, sums, group)
 
 
