@@ -72,8 +72,8 @@ class Decoder:
         Returns:
             float32 ``[R, vocab_size]``, row ``i`` for row ``inputs.logit_rows[i]`` of the batch.
         """
-        normed = self.run_layers(self.embed(inputs.token_ids), self.rotations(inputs.positions), inputs, pool)
-        return self.logits(normed[inputs.logit_rows])
+        hidden, rotations = self.embed(inputs.token_ids), self.rotations(inputs.positions)
+        return self.logits(self.run_layers(hidden, rotations, inputs, pool, inputs.logit_rows))
 
     def embed(self, token_ids: Tensor) -> Tensor:
         """int64 ``[T]`` -> ``[T, E]``, the residual stream before the first layer."""
@@ -88,17 +88,29 @@ class Decoder:
         }
 
     def run_layers(
-        self, hidden: Tensor, rotations: Mapping[RopeConfig, Rotation], inputs: StepInputs, pool: Tensor
+        self,
+        hidden: Tensor,
+        rotations: Mapping[RopeConfig, Rotation],
+        inputs: StepInputs,
+        pool: Tensor,
+        wanted: Tensor | None = None,
     ) -> Tensor:
-        """``[T, E]`` -> ``[T, E]``, normed for the head. Of the inputs, only what attention needs is read."""
+        """``[T, E]`` -> ``[T, E]``, normed for the head. Of the inputs, only what attention needs is read.
+
+        wanted: int64 ``[R]``, the rows to return, in this order; all, where it is None. Of the last layer, other rows
+        have only their keys, values and attention computed.
+        """
         layers = self._layers(rotations)
         normed = self._norm(hidden, layers[0].weights.attention_norm)
         # Each addition to the residual stream comes with the norm of what reads it next.
         for layer, next_norm in zip(layers, self._next_norms, strict=True):
             self._before_layer()
-            normed, hidden = self._add_norm(
-                self._attention(normed, layer, inputs, pool), hidden, layer.weights.mlp_norm
-            )
+            attended = self._attended(normed, layer, inputs, pool)
+            if layer is layers[-1] and wanted is not None:
+                attended, hidden = attended[wanted], hidden[wanted]
+                if not len(wanted):
+                    return hidden
+            normed, hidden = self._add_norm(self._output(attended, layer.weights), hidden, layer.weights.mlp_norm)
             normed, hidden = self._add_norm(self._mlp(normed, layer.weights), hidden, next_norm)
         return normed
 
@@ -106,7 +118,8 @@ class Decoder:
         parts = zip(self.config.layer_kinds, self._weights.layers, strict=True)
         return [_Layer(index, kind, weights, rotations[kind.rope]) for index, (kind, weights) in enumerate(parts)]
 
-    def _attention(self, normed: Tensor, layer: _Layer, inputs: StepInputs, pool: Tensor) -> Tensor:
+    def _attended(self, normed: Tensor, layer: _Layer, inputs: StepInputs, pool: Tensor) -> Tensor:
+        """``[T, E]`` -> ``[T, Hq, D]``; keys and values go into the pool."""
         config, weights, run = self.config, layer.weights, self._operations
         qkv = run.linear(normed, weights.qkv, weights.qkv_bias)
         q = run.rope_and_write(
@@ -121,7 +134,7 @@ class Decoder:
             config.rms_norm_eps,
             config.norm_offset,
         )
-        attended = run.paged_attention(
+        return run.paged_attention(
             q,
             pool,
             layer.index,
@@ -132,7 +145,10 @@ class Decoder:
             window=layer.kind.window,
             softcap=config.attention_softcap,
         )
-        output = run.linear(attended.flatten(1), weights.attention_output, weights.attention_output_bias)
+
+    def _output(self, attended: Tensor, weights: LayerWeights) -> Tensor:
+        linear = self._operations.linear
+        output = linear(attended.flatten(1), weights.attention_output, weights.attention_output_bias)
         return self._optional_norm(output, weights.attention_output_norm)
 
     def _mlp(self, normed: Tensor, weights: LayerWeights) -> Tensor:

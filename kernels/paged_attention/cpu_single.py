@@ -1,5 +1,7 @@
 """Attention of a sequence's only row (a decode step) on the CPU: the pool is read where it lies, once."""
 
+from typing import Any
+
 import numpy as np
 
 from kernels.cpu.dots import MOST_ROWS, dots, weighted_sums
@@ -69,7 +71,7 @@ def _add_one_by_one(weights: int, values: int, count: int, size: int, sums: int,
 
 
 @inline
-def _needed_next(p: Problem, task: Task, after: Task, low: int, position: int) -> int:
+def _needed_next(p: Problem, task: Task, after: Task, low: int, position: int) -> Any:
     """Address of the keys that are read when those of a position, in the stretch from low on, are done with."""
     if position + KEYS < task.high:
         return key_address(p, task, position + KEYS)

@@ -90,6 +90,22 @@ def test_only_the_rows_asked_for_come_back_in_that_order(decoder: GetDecoder) ->
     assert none.shape == (0, 101)
 
 
+def test_what_nobody_asked_for_changes_neither_the_other_rows_nor_the_pool(
+    saved: GetSaved, compiled: Operations
+) -> None:
+    config = ModelConfig.from_directory(saved("qwen3").path)
+    weights = load_weights(saved("qwen3").path, config, progress=False, pack=compiled.pack_linear)
+    found = {}
+    for rows in (list(range(47)), [46, 28], []):
+        run = PagedRun(Decoder(config, weights, compiled), prompts())
+        inputs = dataclasses.replace(run.inputs([(0, 29), (1, 18)]), logit_rows=torch.tensor(rows, dtype=torch.int64))
+        found[len(rows)] = run.decoder.forward(inputs, run.pool), run.pool.nan_to_num()
+    (every, pool), (some, after_some), (none, after_none) = found.values()
+    assert torch.equal(some, every[[46, 28]])
+    assert none.shape == (0, 101)
+    assert torch.equal(after_some, pool) and torch.equal(after_none, pool)
+
+
 def test_a_step_writes_its_own_slots_only(decoder: GetDecoder) -> None:
     run = PagedRun(decoder("llama-tied"), prompts())
     inputs = run.inputs([(0, 6), (1, 3)])
