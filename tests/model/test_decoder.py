@@ -103,7 +103,8 @@ def test_what_nobody_asked_for_changes_neither_the_other_rows_nor_the_pool(
     (every, pool), (some, after_some), (none, after_none) = found.values()
     assert torch.equal(some, every[[46, 28]])
     assert none.shape == (0, 101)
-    assert torch.equal(after_some, pool) and torch.equal(after_none, pool)
+    assert torch.equal(after_some, pool)
+    assert torch.equal(after_none, pool)
 
 
 def test_a_step_writes_its_own_slots_only(decoder: GetDecoder) -> None:
