@@ -1,0 +1,133 @@
+"""The arithmetic of ``kernels.cpu.integer_softmax`` on vectors of 16: scores, powers of two, weights, a row's state."""
+
+import math
+from typing import Any
+
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba.core import cgutils
+
+from kernels.cpu.pair_tiles import load
+from kernels.cpu.tile import WIDTH, fused_multiply_add, spread
+
+_I32, _I64, _F32 = ir.IntType(32), ir.IntType(64), ir.FloatType()
+_VECTOR, _WHOLE = ir.VectorType(_F32, WIDTH), ir.VectorType(_I32, WIDTH)
+_ROUND = 1.5 * 2**23  # added to a small float32, leaves the nearest whole number in its last bits
+_LOWEST = -125.0  # below it float32 has no normal number for the power of two
+_FINE = 2.0**21  # whole numbers of which a weight of 1 has so many
+_MOST = 1e38  # by which weights may be multiplied: so small that it takes more, they come to nothing
+_FURTHEST = 60.0  # exponent at which a hyperbolic tangent is 1
+# 2**f for |f| <= 0.5: Taylor's series, off by 3e-6 of it at most, a fortieth of half a step of the largest weight.
+_SERIES = [math.log(2) ** n / math.factorial(n) for n in range(6)]
+_SIGN = 0x7FFFFFFF  # all bits but it
+
+
+def all_of(value: float) -> Any:
+    """A number in all lanes."""
+    return ir.Constant(_VECTOR, [value] * WIDTH)
+
+
+def whole_of(value: int) -> Any:
+    """A whole number in all lanes."""
+    return ir.Constant(_WHOLE, [value] * WIDTH)
+
+
+def larger(builder: Any, a: Any, b: Any) -> Any:
+    """The larger of two, b where either is NaN: one instruction."""
+    return builder.select(builder.fcmp_ordered(">", a, b), a, b)
+
+
+def larger_bits(builder: Any, a: Any, b: Any) -> Any:
+    """Of numbers without a sign; NaN is the largest."""
+    return builder.select(builder.icmp_signed(">", a, b), a, b)
+
+
+def added(builder: Any, a: Any, b: Any) -> Any:
+    """The sum of whole numbers."""
+    return builder.add(a, b)
+
+
+def _power(builder: Any, x: Any) -> Any:
+    """2**x, 2**-125 where x is below that, NaN for NaN."""
+    fma = fused_multiply_add(builder.module)
+    x = larger(builder, all_of(_LOWEST), x)
+    whole = builder.fadd(x, all_of(_ROUND))
+    rest = builder.fsub(x, builder.fsub(whole, all_of(_ROUND)))
+    series = all_of(_SERIES[-1])
+    for coefficient in reversed(_SERIES[:-1]):
+        series = builder.call(fma, [series, rest, all_of(coefficient)])
+    exponent = builder.shl(builder.bitcast(whole, _WHOLE), whole_of(23))
+    return builder.bitcast(builder.add(builder.bitcast(series, _WHOLE), exponent), _VECTOR)
+
+
+def _whole_power(builder: Any, x: Any) -> Any:
+    """2**x of whole x <= 0, exactly; 0 below -126."""
+    x = larger(builder, all_of(-127.0), x)
+    exponent = builder.add(builder.bitcast(builder.fadd(x, all_of(_ROUND)), _WHOLE), whole_of(127))
+    return builder.bitcast(builder.shl(exponent, whole_of(23)), _VECTOR)
+
+
+def rounded_up(builder: Any, x: Any) -> Any:
+    """The least whole numbers that are not smaller."""
+    name = f"llvm.ceil.v{WIDTH}f32"
+    return builder.call(cgutils.get_or_insert_function(builder.module, ir.FunctionType(_VECTOR, [_VECTOR]), name), [x])
+
+
+def score(builder: Any, raw: Any, step: Any, factor: Any, cap: Any) -> Any:
+    """In base 2. cap: for scores that are capped, ``2 / cap`` and ``cap``, both in base 2, else None."""
+    score = builder.fmul(builder.fmul(builder.sitofp(raw, _VECTOR), step), factor)
+    if cap is None:
+        return score
+    inverse, capped = cap
+    exponent = builder.fmul(score, inverse)
+    exponent = larger(builder, all_of(-_FURTHEST), exponent)
+    exponent = builder.select(builder.fcmp_ordered(">", exponent, all_of(_FURTHEST)), all_of(_FURTHEST), exponent)
+    # tanh(x) = 1 - 2 / (e**2x + 1)
+    below = builder.fdiv(all_of(2.0), builder.fadd(_power(builder, exponent), all_of(1.0)))
+    return builder.fmul(capped, builder.fsub(all_of(1.0), below))
+
+
+def constants_at(builder: Any, address: Any) -> list[Any]:
+    """Four numbers at an address, each in all lanes: those that ``put_constants`` puts there."""
+    return [
+        spread(builder, load(builder, builder.add(address, ir.Constant(_I64, 4 * n)), _F32), _VECTOR) for n in range(4)
+    ]
+
+
+def finish(builder: Any, before: Any, tile: Any, constants: list[Any]) -> tuple[Any, list[Any]]:
+    """Bring the rows' state up to date.
+
+    Args:
+        before: the rows' reference and total.
+        tile: its reference, the whole total of its weights and the bits of the largest.
+
+    Returns:
+        What weights are multiplied by, and what is kept: reference, total, what a whole product is worth, and what sums
+        are multiplied by.
+    """
+    (reference, total), (tile_reference, whole_total, top) = before, tile
+    after = larger(builder, reference, tile_reference)
+    old = _whole_power(builder, builder.fsub(reference, after))
+    new = _whole_power(builder, builder.fsub(tile_reference, after))
+    heaviest = builder.bitcast(top, _VECTOR)
+    multiplier = builder.fdiv(constants[0], heaviest)
+    multiplier = builder.select(builder.fcmp_ordered("<", multiplier, all_of(_MOST)), multiplier, all_of(_MOST))
+    worth = builder.fmul(builder.fmul(heaviest, constants[1]), new)
+    tile_total = builder.fmul(builder.fmul(builder.sitofp(whole_total, _VECTOR), all_of(1.0 / _FINE)), new)
+    added = builder.call(fused_multiply_add(builder.module), [total, old, tile_total])
+    return multiplier, [after, added, worth, old]
+
+
+def nearest(builder: Any, x: Any, factor: Any) -> Any:
+    """``x * factor`` to the nearest whole number, as bits of ``_ROUND`` and it; 16 of them are the number itself."""
+    fma = fused_multiply_add(builder.module)
+    return builder.bitcast(builder.call(fma, [x, factor, all_of(_ROUND)]), _WHOLE)
+
+
+def weigh(builder: Any, score: Any, reference: Any, step: Any, within: Any) -> tuple[Any, Any, Any]:
+    """A weight in fine whole numbers, it times its value's step, and the bits of that; within: None where all are."""
+    weight = _power(builder, builder.fsub(score, reference))
+    heavy = builder.fmul(weight, step)
+    if within is not None:
+        weight, heavy = (builder.select(within, x, all_of(0.0)) for x in (weight, heavy))
+    fine = builder.sub(nearest(builder, weight, all_of(_FINE)), builder.bitcast(all_of(_ROUND), _WHOLE))
+    return fine, heavy, builder.and_(builder.bitcast(heavy, _WHOLE), whole_of(_SIGN))
