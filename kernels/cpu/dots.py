@@ -17,12 +17,20 @@ from numba.core import cgutils
 
 from kernels.cpu.jit import inline
 from kernels.cpu.outline import outlined_intrinsic
-from kernels.cpu.tile import WIDTH, at_element, bring_near, empty_sums, floats_of, fused_multiply_add, spread, totalled
+from kernels.cpu.tile import (
+    WIDTH,
+    at_element,
+    bring_near,
+    emit_tile,
+    empty_sums,
+    floats_of,
+    fused_multiply_add,
+    totalled,
+)
 
 MOST_ROWS = 4
 
 _I64, _F32 = ir.IntType(64), ir.FloatType()
-_VECTOR = ir.VectorType(_F32, WIDTH)
 
 
 def _add(builder: Any, a: Any, b: Any) -> Any:
@@ -55,31 +63,14 @@ def _emit_dots(builder: Any, rows: int, arguments: list[Any]) -> None:
 
 def _emit_sums(builder: Any, rows: int, pieces: int, arguments: list[Any]) -> None:
     x, stride, y, size, count, out, ahead, itemsize = arguments
-    fma = fused_multiply_add(builder.module)
-    cells = [(row, piece) for row in range(rows) for piece in range(pieces)]
-    sums = empty_sums(builder, cells)
+    width, going_on = ir.Constant(_I64, WIDTH), ir.Constant(_I64, 1)
 
-    def place(row: int, piece: int) -> Any:
-        index = builder.add(builder.mul(size, ir.Constant(_I64, row)), ir.Constant(_I64, piece * WIDTH))
-        return at_element(builder, out, index, _VECTOR, 4)
-
-    for cell in cells:
-        builder.store(builder.load(place(*cell), align=4), sums[cell])
-    with cgutils.for_range(builder, count, intp=_I64) as vectors:
-        begin = builder.mul(vectors.index, size)
-        of_y = []
+    def fetch(turn: Any) -> None:
         for piece in range(pieces):
-            at = builder.add(begin, ir.Constant(_I64, piece * WIDTH))
-            of_y.append(floats_of(builder, y, at))
+            at = builder.add(builder.mul(size, turn), ir.Constant(_I64, piece * WIDTH))
             _ahead(builder, ahead, itemsize, at)
-        for row in range(rows):
-            index = builder.add(builder.mul(stride, ir.Constant(_I64, row)), vectors.index)
-            of_x = spread(builder, builder.load(at_element(builder, x, index, _F32, 4), align=4), _VECTOR)
-            for piece in range(pieces):
-                added = builder.call(fma, [of_x, of_y[piece], builder.load(sums[row, piece])])
-                builder.store(added, sums[row, piece])
-    for cell in cells:
-        builder.store(builder.load(sums[cell]), place(*cell), align=4)
+
+    emit_tile(builder, rows, pieces, [x, stride, y, size, width, count, out, size, going_on], fetch)
 
 
 def _pieces_at_once(rows: int) -> int:

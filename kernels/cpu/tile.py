@@ -73,9 +73,14 @@ def empty_sums(builder: Any, cells: Iterable[Any]) -> dict[Any, Any]:
     return sums
 
 
-def _emit(builder: Any, rows: int, panels: int, fetches: bool, arguments: list[Any]) -> None:
-    """The loop over k, and the loads and stores around it."""
-    x, x_stride, w, w_stride, panel_stride, depth, out, out_stride, begun = arguments[:9]
+def emit_tile(
+    builder: Any, rows: int, panels: int, arguments: list[Any], fetch: Callable[[Any], None] = lambda turn: None
+) -> None:
+    """The loop over k, and the loads and stores around it. arguments: those of ``tile``, but for rows and panels.
+
+    fetch: writes what is to be brought near in a turn of the loop.
+    """
+    x, x_stride, w, w_stride, panel_stride, depth, out, out_stride, begun = arguments
     fma = fused_multiply_add(builder.module)
     cells = [(r, p) for r in range(rows) for p in range(panels)]
     sums = empty_sums(builder, cells)
@@ -89,9 +94,7 @@ def _emit(builder: Any, rows: int, panels: int, fetches: bool, arguments: list[A
             builder.store(builder.load(place(*cell), align=4), sums[cell])
     with cgutils.for_range(builder, depth, intp=_I64) as loop:
         at_k = builder.mul(w_stride, loop.index)
-        if fetches:
-            ahead, thinned = arguments[9:]
-            _fetch(builder, ahead, thinned, loop.index)
+        fetch(loop.index)
         of_w = [
             floats_of(builder, w, builder.add(at_k, builder.mul(panel_stride, ir.Constant(_I64, p))))
             for p in range(panels)
@@ -127,14 +130,18 @@ def _function(module: Any, rows: int, panels: int, fetches: bool = False) -> Any
     """The tile as a function in a module."""
 
     def emit(builder: Any, arguments: list[Any]) -> None:
-        _emit(builder, rows, panels, fetches, arguments)
+        if fetches:
+            ahead, thinned = arguments[9:]
+            emit_tile(builder, rows, panels, arguments[:9], lambda turn: _fetch(builder, ahead, thinned, turn))
+        else:
+            emit_tile(builder, rows, panels, arguments)
 
     name = f"tile_{rows}_{panels}" + "_fetching" * fetches
     return outlined(module, name, 11 if fetches else 9, ir.VoidType(), emit)
 
 
 def _make(rows: int, panels: int) -> Any:
-    # numba reads the number of parameters from the signature: those of _emit, in its order.
+    # numba reads the number of parameters from the signature: those of emit_tile, in its order.
     def typed(_c: Any, _1: Any, _2: Any, _3: Any, _4: Any, _5: Any, _6: Any, _7: Any, _8: Any, _9: Any) -> Any:
         def generate(_target: Any, builder: Any, _signature: Any, arguments: list[Any]) -> Any:
             builder.call(_function(builder.module, rows, panels), arguments)
