@@ -17,6 +17,7 @@ import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba.core import cgutils
 
+from kernels.cpu.emitting import LINE, load, store
 from kernels.cpu.integer_weights import (
     added,
     all_of,
@@ -33,7 +34,6 @@ from kernels.cpu.integer_weights import (
 from kernels.cpu.jit import inline
 from kernels.cpu.memory import floats
 from kernels.cpu.outline import outlined_intrinsic
-from kernels.cpu.pair_tiles import LINE, load, store
 from kernels.cpu.tile import WIDTH, spread, totalled
 
 KEYS = 64

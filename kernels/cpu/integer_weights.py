@@ -6,7 +6,7 @@ from typing import Any
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba.core import cgutils
 
-from kernels.cpu.pair_tiles import load
+from kernels.cpu.emitting import load
 from kernels.cpu.tile import WIDTH, fused_multiply_add, spread
 
 _I32, _I64, _F32 = ir.IntType(32), ir.IntType(64), ir.FloatType()

@@ -15,40 +15,18 @@ from typing import Any
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba.core import cgutils
 
+from kernels.cpu.emitting import LINE, address, load, number, store
 from kernels.cpu.integer_tile import products_of_this_machine
 from kernels.cpu.jit import inline
 from kernels.cpu.outline import outlined_intrinsic
 from kernels.cpu.tile import WIDTH, bring_near, fused_multiply_add, spread
 
-LINE = 64  # bytes of a vector of 16 pairs
 RUN = 8  # pairs of keys that lie side by side: 16 keys
 
 _I16, _I32, _I64, _F32 = ir.IntType(16), ir.IntType(32), ir.IntType(64), ir.FloatType()
 _SUMS, _FLOATS = ir.VectorType(_I32, WIDTH), ir.VectorType(_F32, WIDTH)
 _PAIRS = ir.VectorType(_I16, 2 * WIDTH)
 _BUSY = 6  # sums at a time that keep the multiplier busy
-
-
-def _number(value: int) -> Any:
-    return ir.Constant(_I64, value)
-
-
-def _at(builder: Any, *terms: Any) -> Any:
-    """The sum of addresses and distances, some of them given as (count, distance)."""
-    total = _number(0)
-    for term in terms:
-        total = builder.add(total, builder.mul(_number(term[0]), term[1]) if isinstance(term, tuple) else term)
-    return total
-
-
-def load(builder: Any, address: Any, kind: Any) -> Any:
-    """What lies at an address, aligned to 4 bytes."""
-    return builder.load(builder.inttoptr(address, ir.PointerType(kind)), align=4)
-
-
-def store(builder: Any, value: Any, address: Any) -> None:
-    """Put a value at an address, aligned to 4 bytes."""
-    builder.store(value, builder.inttoptr(address, ir.PointerType(value.type)), align=4)
 
 
 def _turn(builder: Any, sums: dict[Any, Any], across: int, beside: int, one: Any, vectors: Any) -> None:
@@ -78,18 +56,18 @@ def _emit_scores(builder: Any, across: int, beside: int, arguments: list[Any]) -
     cells = [(a, b) for a in range(across) for b in range(beside)]
     chains = 1 if len(cells) >= _BUSY else 2 if 2 * len(cells) >= _BUSY else 4
     places = _kept(builder, across, beside, chains)
-    with cgutils.for_range(builder, builder.udiv(pairs, _number(chains)), intp=_I64) as loop:
+    with cgutils.for_range(builder, builder.udiv(pairs, number(chains)), intp=_I64) as loop:
         for chain in range(chains):
-            pair = builder.add(builder.mul(loop.index, _number(chains)), _number(chain))
-            at_one = _at(builder, one, builder.mul(pair, one_step))
-            at_vector = _at(builder, vectors, builder.mul(pair, _number(LINE)))
+            pair = builder.add(builder.mul(loop.index, number(chains)), number(chain))
+            at_one = address(builder, one, builder.mul(pair, one_step))
+            at_vector = address(builder, vectors, builder.mul(pair, number(LINE)))
             sums = {cell: builder.load(places[chain, *cell]) for cell in cells}
             for ahead in arguments[8:]:
-                bring_near(builder, _at(builder, ahead, builder.mul(pair, _number(LINE))))
+                bring_near(builder, address(builder, ahead, builder.mul(pair, number(LINE))))
             _turn(
                 builder, sums, across, beside,
-                lambda a, at=at_one: _at(builder, at, (a, one_stride)),
-                lambda b, at=at_vector: _at(builder, at, (b, vector_stride)),
+                lambda a, at=at_one: address(builder, at, (a, one_stride)),
+                lambda b, at=at_vector: address(builder, at, (b, vector_stride)),
             )  # fmt: skip
             for cell in cells:
                 builder.store(sums[cell], places[chain, *cell])
@@ -97,7 +75,7 @@ def _emit_scores(builder: Any, across: int, beside: int, arguments: list[Any]) -
         total = builder.load(places[0, a, b])
         for chain in range(1, chains):
             total = builder.add(total, builder.load(places[chain, a, b]))
-        store(builder, total, _at(builder, out, (a, out_stride), _number(b * LINE)))
+        store(builder, total, address(builder, out, (a, out_stride), number(b * LINE)))
 
 
 def _emit_values(builder: Any, across: int, beside: int, by_rows: bool, arguments: list[Any]) -> None:
@@ -106,28 +84,26 @@ def _emit_values(builder: Any, across: int, beside: int, by_rows: bool, argument
     cells = [(a, b) for a in range(across) for b in range(beside)]
     places = _kept(builder, across, beside, 1)
     with cgutils.for_range(builder, runs, intp=_I64) as loop:
-        run, *ahead = (
-            _at(builder, load(builder, _at(builder, addresses, builder.mul(loop.index, _number(8))), _I64), into_run)
-            for addresses in (table, *arguments[10:])
-        )
-        of_run = builder.mul(loop.index, _number(RUN * (4 if by_rows else LINE)))
+        entries = [address(builder, addresses, (8, loop.index)) for addresses in (table, *arguments[10:])]
+        run, *ahead = (address(builder, load(builder, entry, _I64), into_run) for entry in entries)
+        of_run = builder.mul(loop.index, number(RUN * (4 if by_rows else LINE)))
         sums = {cell: builder.load(places[0, *cell]) for cell in cells}
         for pair in range(RUN):
-            value, weight = _at(builder, run, (pair, step)), _at(builder, weights, of_run)
-            for address in ahead:
+            value, weight = address(builder, run, (pair, step)), address(builder, weights, of_run)
+            for run_ahead in ahead:
                 for b in range(beside):
-                    bring_near(builder, _at(builder, address, (pair, step), _number(b * LINE)))
+                    bring_near(builder, address(builder, run_ahead, (pair, step), number(b * LINE)))
             if by_rows:
                 _turn(
                     builder, sums, across, beside,
-                    lambda a, at=weight, p=pair: _at(builder, at, (a, weight_stride), _number(p * 4)),
-                    lambda b, at=value: _at(builder, at, _number(b * LINE)),
+                    lambda a, at=weight, p=pair: address(builder, at, (a, weight_stride), number(p * 4)),
+                    lambda b, at=value: address(builder, at, number(b * LINE)),
                 )  # fmt: skip
             else:
                 _turn(
                     builder, sums, across, beside,
-                    lambda a, at=value: _at(builder, at, _number(a * 4)),
-                    lambda b, at=weight, p=pair: _at(builder, at, (b, weight_stride), _number(p * LINE)),
+                    lambda a, at=value: address(builder, at, number(a * 4)),
+                    lambda b, at=weight, p=pair: address(builder, at, (b, weight_stride), number(p * LINE)),
                 )  # fmt: skip
         for cell in cells:
             builder.store(sums[cell], places[0, *cell])
@@ -135,11 +111,11 @@ def _emit_values(builder: Any, across: int, beside: int, by_rows: bool, argument
 
     def of_row(base: Any, a: int, b: int) -> Any:
         if by_rows:
-            return spread(builder, load(builder, _at(builder, base, _number(4 * a)), _F32), _FLOATS)
-        return load(builder, _at(builder, base, _number(LINE * b)), _FLOATS)
+            return spread(builder, load(builder, address(builder, base, number(4 * a)), _F32), _FLOATS)
+        return load(builder, address(builder, base, number(LINE * b)), _FLOATS)
 
     for a, b in cells:
-        place = _at(builder, out, (a, out_stride), _number(b * LINE))
+        place = address(builder, out, (a, out_stride), number(b * LINE))
         before = builder.fmul(load(builder, place, _FLOATS), of_row(factor, a, b))
         added = builder.sitofp(builder.load(places[0, a, b]), _FLOATS)
         store(builder, builder.call(fma, [added, of_row(worth, a, b), before]), place)

@@ -21,6 +21,7 @@ from kernels.cpu.outline import outlined
 
 WIDTH = 16  # columns of a panel
 MAX_ROWS = 6
+LEAST_FETCHING = 3  # rows of a fetching tile, what seven are cut into
 LINE = 64  # bytes of a line of the cache
 PANELS = {1: 4, 2: 3, 3: 2}  # panels side by side where few rows would leave sums, and with them time, unused
 
@@ -166,7 +167,7 @@ def _make_fetching(rows: int) -> Any:
     return intrinsic(typed)
 
 
-_f4, _f5, _f6 = (_make_fetching(rows) for rows in (4, 5, 6))
+_f3, _f4, _f5, _f6 = (_make_fetching(rows) for rows in range(LEAST_FETCHING, MAX_ROWS + 1))
 _w1, _w2, _w3, _w4, _w5, _w6 = (_make(rows, 1) for rows in range(1, 7))
 _w14, _w23, _w32 = (_make(rows, panels) for rows, panels in PANELS.items())
 
@@ -215,7 +216,7 @@ def tile(
 
 @inline
 def fetching_tile(x: int, xs: int, w: int, depth: int, out: int, os: int, rows: int, ahead: int, thinned: int) -> None:
-    """``tile`` of 4 to 6 rows and one panel, from zero, that brings memory near for another to come.
+    """``tile`` of 3 to 6 rows and one panel, from zero, that brings memory near for another to come.
 
     Args:
         ahead: address from which on ``depth >> thinned`` lines of the cache, 64 bytes each, are fetched meanwhile.
@@ -225,5 +226,7 @@ def fetching_tile(x: int, xs: int, w: int, depth: int, out: int, os: int, rows: 
         _f6(x, xs, w, depth, out, os, ahead, thinned)
     elif rows == 5:
         _f5(x, xs, w, depth, out, os, ahead, thinned)
-    else:
+    elif rows == 4:
         _f4(x, xs, w, depth, out, os, ahead, thinned)
+    else:
+        _f3(x, xs, w, depth, out, os, ahead, thinned)

@@ -109,11 +109,8 @@ def _rows(x: int, xs: int, w: int, depth: int, out: int, os: int, rows: int) -> 
     for left in range(tiles, 0, -1):
         height = (rows - row + left - 1) // left
         at, to = x + row * xs * 4, out + row * os * 4
-        if height < 4:
-            tile(height, 1, at, xs, w, WIDTH, 0, depth, to, os, 0)
-        else:
-            fetching_tile(at, xs, w, depth, to, os, height, ahead, thinned)
-            ahead += (depth >> thinned) * LINE
+        fetching_tile(at, xs, w, depth, to, os, height, ahead, thinned)
+        ahead += (depth >> thinned) * LINE
         row += height
 
 

@@ -4,11 +4,12 @@ from typing import Any
 
 import numpy as np
 
+from kernels.cpu.emitting import LINE
 from kernels.cpu.int16_slots import largest_of, largest_weight_of
 from kernels.cpu.integer_softmax import put_constants, softmax_columns
 from kernels.cpu.jit import inline
 from kernels.cpu.memory import fill, floats, ints, longs
-from kernels.cpu.pair_tiles import ACROSS, BESIDE, LINE, chunk_scores, chunk_values
+from kernels.cpu.pair_tiles import ACROSS, BESIDE, chunk_scores, chunk_values
 from kernels.cpu.tile import WIDTH
 from kernels.int16_kv.reference import RUN
 from kernels.paged_attention.cpu_int16 import TABLE, begin, open_tile, power, query_factor, round_query

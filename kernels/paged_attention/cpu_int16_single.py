@@ -2,11 +2,12 @@
 
 import numpy as np
 
+from kernels.cpu.emitting import LINE
 from kernels.cpu.int16_slots import largest_of, largest_weight_of
 from kernels.cpu.integer_softmax import put_constants, softmax_of_row
 from kernels.cpu.jit import inline
 from kernels.cpu.memory import copy, fill, floats, longs
-from kernels.cpu.pair_tiles import COLUMNS, LINE, MOST_ROWS, row_scores, row_values
+from kernels.cpu.pair_tiles import COLUMNS, MOST_ROWS, row_scores, row_values
 from kernels.cpu.tile import WIDTH
 from kernels.paged_attention.cpu_int16 import TABLE, announce_keys, begin, open_tile, power, query_factor, round_query
 from kernels.paged_attention.cpu_problem import KEYS, Problem, Task
