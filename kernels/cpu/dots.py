@@ -15,12 +15,12 @@ from llvmlite import ir  # type: ignore[import-untyped]
 from llvmlite.binding import get_host_cpu_features  # type: ignore[import-untyped]
 from numba.core import cgutils
 
+from kernels.cpu.emitting import bring_near
 from kernels.cpu.jit import inline
 from kernels.cpu.outline import outlined_intrinsic
 from kernels.cpu.tile import (
     WIDTH,
     at_element,
-    bring_near,
     emit_tile,
     empty_sums,
     floats_of,

@@ -17,7 +17,7 @@ import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba.core import cgutils
 
-from kernels.cpu.emitting import LINE, load, store
+from kernels.cpu.emitting import LINE, load, number, store
 from kernels.cpu.integer_weights import (
     added,
     all_of,
@@ -64,9 +64,6 @@ def _emit_columns(builder: Any, masked: bool, capped: bool, arguments: list[Any]
     factor, constants = load(builder, factor_at, _VECTOR), constants_at(builder, numbers)
     cap = constants[2:] if capped else None
     low, high = (load(builder, address, _WHOLE) for address in (first, end))
-
-    def number(value: int) -> Any:
-        return ir.Constant(_I64, value)
 
     def within(key: Any) -> Any:
         if not masked:

@@ -13,11 +13,10 @@ from typing import Any
 
 from llvmlite import ir  # type: ignore[import-untyped]
 from llvmlite.binding import get_host_cpu_features  # type: ignore[import-untyped]
-from numba.core import cgutils, types
-from numba.extending import intrinsic
+from numba.core import cgutils
 
 from kernels.cpu.jit import inline
-from kernels.cpu.outline import outlined
+from kernels.cpu.outline import outlined_intrinsic
 from kernels.cpu.tile import MAX_ROWS, PANELS, WIDTH, at_element, floats_of, panels_at_once, spread
 
 _I16, _I32, _I64 = ir.IntType(16), ir.IntType(32), ir.IntType(64)
@@ -114,27 +113,8 @@ def _finish(builder: Any, sums: Any, place: Any, begun: Any, factor: Any) -> Non
     builder.store(builder.load(worth), place, align=4)
 
 
-def _function(module: Any, rows: int, panels: int) -> Any:
-    """The tile as a function in a module."""
-
-    def emit(builder: Any, arguments: list[Any]) -> None:
-        _emit(builder, rows, panels, arguments)
-
-    return outlined(module, f"integer_tile_{rows}_{panels}", 10, ir.VoidType(), emit)
-
-
 def _make(rows: int, panels: int) -> Any:
-    # numba reads the number of parameters from the signature: those of _emit, in its order.
-    def typed(
-        _c: Any, _1: Any, _2: Any, _3: Any, _4: Any, _5: Any, _6: Any, _7: Any, _8: Any, _9: Any, _10: Any
-    ) -> Any:
-        def generate(_target: Any, builder: Any, _signature: Any, arguments: list[Any]) -> Any:
-            builder.call(_function(builder.module, rows, panels), arguments)
-            return ir.Constant(_I64, 0)
-
-        return types.int64(*[types.int64] * 10), generate
-
-    return intrinsic(typed)
+    return outlined_intrinsic(f"integer_tile_{rows}_{panels}", 10, lambda b, v: _emit(b, rows, panels, v))
 
 
 _t1, _t2, _t3, _t4, _t5, _t6 = (_make(rows, 1) for rows in range(1, MAX_ROWS + 1))

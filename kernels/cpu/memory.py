@@ -12,6 +12,7 @@ from llvmlite import ir  # type: ignore[import-untyped]
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
+from kernels.cpu.emitting import bring_near
 from kernels.cpu.jit import inline
 
 _pointer: Any = getattr(types, "CPointer")  # noqa: B009 - which numba's stubs leave out
@@ -62,11 +63,7 @@ def _invoke(builder: Any, values: list[Any]) -> Any:
 
 
 def _prefetch(builder: Any, values: list[Any]) -> Any:
-    pointer = builder.inttoptr(values[0], ir.PointerType(ir.IntType(8)))
-    kind = ir.FunctionType(ir.VoidType(), [pointer.type, _I32, _I32, _I32])
-    function = builder.module.declare_intrinsic("llvm.prefetch", [pointer.type], kind)
-    read, keep, data = (ir.Constant(_I32, number) for number in (0, 3, 1))
-    builder.call(function, [pointer, read, keep, data])
+    bring_near(builder, values[0])
     return ir.Constant(_I64, 0)
 
 

@@ -15,11 +15,11 @@ from typing import Any
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba.core import cgutils
 
-from kernels.cpu.emitting import LINE, address, load, number, store
+from kernels.cpu.emitting import LINE, address, bring_near, load, number, store
 from kernels.cpu.integer_tile import products_of_this_machine
 from kernels.cpu.jit import inline
 from kernels.cpu.outline import outlined_intrinsic
-from kernels.cpu.tile import WIDTH, bring_near, fused_multiply_add, spread
+from kernels.cpu.tile import WIDTH, fused_multiply_add, spread
 
 RUN = 8  # pairs of keys that lie side by side: 16 keys
 

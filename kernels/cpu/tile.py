@@ -13,16 +13,15 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from llvmlite import ir  # type: ignore[import-untyped]
-from numba.core import cgutils, types
-from numba.extending import intrinsic
+from numba.core import cgutils
 
+from kernels.cpu.emitting import LINE, bring_near
 from kernels.cpu.jit import inline
-from kernels.cpu.outline import outlined
+from kernels.cpu.outline import outlined_intrinsic
 
 WIDTH = 16  # columns of a panel
 MAX_ROWS = 6
 LEAST_FETCHING = 3  # rows of a fetching tile, what seven are cut into
-LINE = 64  # bytes of a line of the cache
 PANELS = {1: 4, 2: 3, 3: 2}  # panels side by side where few rows would leave sums, and with them time, unused
 
 _I64, _F32 = ir.IntType(64), ir.FloatType()
@@ -110,61 +109,23 @@ def emit_tile(
         builder.store(builder.load(sums[cell]), place(*cell), align=4)
 
 
-def bring_near(builder: Any, address: Any) -> None:
-    """Have the line of the cache at an address brought into the second level.
-
-    What lies there need not be anybody's: to fetch is no access.
-    """
-    byte, word = ir.PointerType(ir.IntType(8)), ir.IntType(32)
-    kind = ir.FunctionType(ir.VoidType(), [byte, word, word, word])
-    fetch = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
-    to_read, into_second_level, data = (ir.Constant(word, value) for value in (0, 2, 1))
-    builder.call(fetch, [builder.inttoptr(address, byte), to_read, into_second_level, data])
-
-
 def _fetch(builder: Any, ahead: Any, thinned: Any, turn: Any) -> None:
     """Have a line brought near, of those from address ``ahead`` on the one numbered ``turn >> thinned``."""
     bring_near(builder, builder.add(ahead, builder.mul(builder.lshr(turn, thinned), ir.Constant(_I64, LINE))))
 
 
-def _function(module: Any, rows: int, panels: int, fetches: bool = False) -> Any:
-    """The tile as a function in a module."""
-
-    def emit(builder: Any, arguments: list[Any]) -> None:
-        if fetches:
-            ahead, thinned = arguments[9:]
-            emit_tile(builder, rows, panels, arguments[:9], lambda turn: _fetch(builder, ahead, thinned, turn))
-        else:
-            emit_tile(builder, rows, panels, arguments)
-
-    name = f"tile_{rows}_{panels}" + "_fetching" * fetches
-    return outlined(module, name, 11 if fetches else 9, ir.VoidType(), emit)
-
-
 def _make(rows: int, panels: int) -> Any:
-    # numba reads the number of parameters from the signature: those of emit_tile, in its order.
-    def typed(_c: Any, _1: Any, _2: Any, _3: Any, _4: Any, _5: Any, _6: Any, _7: Any, _8: Any, _9: Any) -> Any:
-        def generate(_target: Any, builder: Any, _signature: Any, arguments: list[Any]) -> Any:
-            builder.call(_function(builder.module, rows, panels), arguments)
-            return ir.Constant(_I64, 0)
-
-        return types.int64(*[types.int64] * 9), generate
-
-    return intrinsic(typed)
+    return outlined_intrinsic(f"tile_{rows}_{panels}", 9, lambda b, v: emit_tile(b, rows, panels, v))
 
 
 def _make_fetching(rows: int) -> Any:
-    def typed(_c: Any, _1: Any, _2: Any, _3: Any, _4: Any, _5: Any, _6: Any, _7: Any, _8: Any) -> Any:
-        def generate(_target: Any, builder: Any, _signature: Any, arguments: list[Any]) -> Any:
-            x, xs, w, depth, out, os, ahead, thinned = arguments
-            width, none = ir.Constant(_I64, WIDTH), ir.Constant(_I64, 0)
-            words = [x, xs, w, width, none, depth, out, os, none, ahead, thinned]
-            builder.call(_function(builder.module, rows, 1, fetches=True), words)
-            return none
+    def emit(builder: Any, arguments: list[Any]) -> None:
+        x, xs, w, depth, out, os, ahead, thinned = arguments
+        width, none = ir.Constant(_I64, WIDTH), ir.Constant(_I64, 0)
+        words = [x, xs, w, width, none, depth, out, os, none]
+        emit_tile(builder, rows, 1, words, lambda turn: _fetch(builder, ahead, thinned, turn))
 
-        return types.int64(*[types.int64] * 8), generate
-
-    return intrinsic(typed)
+    return outlined_intrinsic(f"fetching_tile_{rows}", 8, emit)
 
 
 _f3, _f4, _f5, _f6 = (_make_fetching(rows) for rows in range(LEAST_FETCHING, MAX_ROWS + 1))

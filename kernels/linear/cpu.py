@@ -11,9 +11,10 @@ from torch import Tensor
 
 from kernels.cpu import byte_tile
 from kernels.cpu.arguments import rows_of
+from kernels.cpu.emitting import LINE
 from kernels.cpu.jit import Kernel, inline
 from kernels.cpu.team import Team, take_task
-from kernels.cpu.tile import LINE, MAX_ROWS, WIDTH, fetching_tile, panels_at_once, tile
+from kernels.cpu.tile import MAX_ROWS, WIDTH, fetching_tile, panels_at_once, tile
 from kernels.huge_pages import KeptTensors
 from kernels.linear import cpu_bytes, cpu_int8
 from kernels.linear.cpu_tasks import ROW_BLOCK, add_bias, panels_per_task
