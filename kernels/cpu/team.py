@@ -39,8 +39,10 @@ _sem_init: Any = types.ExternalFunction("sem_init", types.int32(types.int64, typ
 _sched_yield: Any = types.ExternalFunction("sched_yield", types.int32())
 
 _LINE = 64  # bytes of a cache line; words that different threads write lie on different lines
-# Byte offsets into the control block. Each worker has two more lines behind: its sleep flag and its semaphore.
-_GENERATION, _ENTERED, _LEFT, _NEXT_TASK, _CODE, _ARGUMENTS, _WORKERS = (line * _LINE for line in range(7))
+# Byte offsets into the control block. Behind come three lines of each member: how many of its tasks are taken, and
+# of a worker its sleep flag and its semaphore.
+_GENERATION, _ENTERED, _LEFT, _CODE, _ARGUMENTS, _MEMBERS = (line * _LINE for line in range(6))
+_OF_MEMBER = 3 * _LINE
 _CLOSED = 1 << 32  # what _ENTERED counts on from once the caller has closed the kernel
 _SPINS, _BEFORE_YIELD = 20_000, 2_000  # turns of some 15 ns: 0.3 ms until a worker sleeps
 
@@ -48,13 +50,33 @@ _SPINS, _BEFORE_YIELD = 20_000, 2_000  # turns of some 15 ns: 0.3 ms until a wor
 @inline
 def _flag(control: int, member: int) -> int:
     """Address of a worker's sleep flag; its semaphore is on the next line."""
-    return control + _WORKERS + (member - 1) * 2 * _LINE
+    return _taken(control, member) + _LINE
 
 
 @inline
-def take_task(control: int) -> Any:
-    """The next task of the running kernel: 0, 1, 2 ..., each given to one member."""
-    return fetch_add(control + _NEXT_TASK, 1)
+def _taken(control: int, member: int) -> int:
+    """Address of the number of a member's own tasks that have been taken."""
+    return control + _MEMBERS + member * _OF_MEMBER
+
+
+@inline
+def take_task(control: int, tasks: int, member: int, members: int) -> Any:
+    """One of the running kernel's tasks ``0 ... tasks - 1`` that nobody has; ``tasks`` when there is none left.
+
+    Each member has a run of neighbouring tasks of its own and, once it is through with them, takes those of others.
+    Where tasks go up with the rows of a batch, a member so meets in one kernel the rows that it wrote in the one
+    before: they are in its core's cache, and the cores of a machine may share none.
+    """
+    for turn in range(members):
+        owner = (member + turn) % members
+        first = tasks * owner // members
+        count = tasks * (owner + 1) // members - first
+        taken = _taken(control, owner)
+        if load(taken) < count:
+            task = fetch_add(taken, 1)
+            if task < count:
+                return first + task
+    return tasks
 
 
 @inline
@@ -94,7 +116,8 @@ def _serve(control: int, member: int, members: int) -> None:
 def _publish(control: int, code: int, arguments: int, members: int) -> None:
     store(control + _CODE, code)
     store(control + _ARGUMENTS, arguments)
-    store(control + _NEXT_TASK, 0)
+    for member in range(members):
+        store(_taken(control, member), 0)
     store(control + _LEFT, 0)
     store(control + _ENTERED, 0)
     fetch_add(control + _GENERATION, 1)
@@ -107,7 +130,7 @@ def _publish(control: int, code: int, arguments: int, members: int) -> None:
 def _run_one(control: int, code: int, arguments: int, members: int) -> None:
     """Run one kernel to its end with up to ``members`` members, the caller among them."""
     if members == 1:
-        store(control + _NEXT_TASK, 0)
+        store(_taken(control, 0), 0)
         invoke(code, arguments, 0, 1)
         return
     _publish(control, code, arguments, members)
@@ -155,7 +178,7 @@ class Team:
     def __init__(self, num_threads: int, niceness: int = 0) -> None:
         """Start ``num_threads - 1`` workers; the caller of ``run`` is the last member. niceness: of the workers."""
         self.num_threads = num_threads
-        self._memory = np.zeros(_WORKERS + _LINE * (2 * num_threads + 1), dtype=np.uint8)
+        self._memory = np.zeros(_LINE + _MEMBERS + num_threads * _OF_MEMBER, dtype=np.uint8)
         # Kernels find the counter of their tasks here, so it goes into their arguments.
         self.control = -(-self._memory.ctypes.data // _LINE) * _LINE
         self._words, self._arguments = argument_block()

@@ -33,13 +33,14 @@ def _gelu_tanh(gate: Any, up: Any, out: Any) -> None:
         out[i] = _HALF * x * (_ONE + hyperbolic_tangent(_ROOT * (x + _CUBIC * x * x * x))) * up[i]
 
 
-def _gated_activation(arguments: Any, _member: int, _members: int) -> None:
+def _gated_activation(arguments: Any, member: int, members: int) -> None:
     """A task is a stretch of one row."""
     a = carray(arguments, (7,))
     control, source, stride, rows, size, out, kind = a[0], a[1], a[2], a[3], a[4], a[5], a[6]
     stretches = (size + _STEP - 1) // _STEP
-    task = take_task(control)
-    while task < rows * stretches:
+    tasks = rows * stretches
+    task = take_task(control, tasks, member, members)
+    while task < tasks:
         row, column = task // stretches, task % stretches * _STEP
         count = min(size - column, _STEP)
         gate, to = source + (row * stride + column) * 4, out + (row * size + column) * 4
@@ -47,7 +48,7 @@ def _gated_activation(arguments: Any, _member: int, _members: int) -> None:
             _silu(floats(gate, count), floats(gate + size * 4, count), floats(to, count))
         else:
             _gelu_tanh(floats(gate, count), floats(gate + size * 4, count), floats(to, count))
-        task = take_task(control)
+        task = take_task(control, tasks, member, members)
 
 
 class CpuGatedActivation:

@@ -115,7 +115,7 @@ def _rows(x: int, xs: int, w: int, depth: int, out: int, os: int, rows: int) -> 
         row += height
 
 
-def _linear_float32(arguments: Any, _member: int, _members: int) -> None:
+def _linear_float32(arguments: Any, member: int, members: int) -> None:
     """A task is a group of panels and a block of rows; neighbours in order share their rows."""
     a = carray(arguments, (11,))
     control, x, xs, rows, depth, w, panels, bias, out, os, group = (
@@ -124,7 +124,7 @@ def _linear_float32(arguments: Any, _member: int, _members: int) -> None:
     groups = (panels + group - 1) // group
     most = max(ROW_BLOCK // 4, min(ROW_BLOCK, _NEAR // depth))
     tasks = groups * ((rows + most - 1) // most)
-    task = take_task(control)
+    task = take_task(control, tasks, member, members)
     while task < tasks:
         block, first = task // groups, task % groups * group
         count = min(group, panels - first)
@@ -138,7 +138,7 @@ def _linear_float32(arguments: Any, _member: int, _members: int) -> None:
                 _rows(of_x, xs, of_w + panel * depth * WIDTH * 4, depth, to + panel * WIDTH * 4, os, height)
         if bias != 0:
             add_bias(to, os, height, bias + first * WIDTH * 4, count * WIDTH)
-        task = take_task(control)
+        task = take_task(control, tasks, member, members)
 
 
 class CpuLinear:

@@ -14,7 +14,7 @@ from kernels.cpu.tile import WIDTH
 from kernels.linear.cpu_tasks import ROW_BLOCK, add_bias
 
 
-def linear_bytes(arguments: Any, member: int, _members: int) -> None:
+def linear_bytes(arguments: Any, member: int, members: int) -> None:
     """Tasks as those of float32 weights; each member rounds a block of rows for itself, when it comes to it."""
     a = carray(arguments, (14,))
     control, x, xs, rows, depth, w, panels, scale, bias, out, os, group, scratch, words = (
@@ -27,7 +27,7 @@ def linear_bytes(arguments: Any, member: int, _members: int) -> None:
     groups = (panels + group - 1) // group
     tasks = groups * ((rows + ROW_BLOCK - 1) // ROW_BLOCK)
     have = -1
-    task = take_task(control)
+    task = take_task(control, tasks, member, members)
     while task < tasks:
         block, first = task // groups, task % groups * group
         begin, height = block * ROW_BLOCK, min(ROW_BLOCK, rows - block * ROW_BLOCK)
@@ -47,7 +47,7 @@ def linear_bytes(arguments: Any, member: int, _members: int) -> None:
             if bias != 0:
                 add_bias(to, os, some, bias + first * WIDTH * 4, count * WIDTH)
             row += some
-        task = take_task(control)
+        task = take_task(control, tasks, member, members)
 
 
 def scratch_words(depth: int) -> int:

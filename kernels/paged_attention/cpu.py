@@ -27,36 +27,38 @@ from kernels.paged_attention.cpu_problem import (
 from kernels.paged_attention.cpu_single import attend_single, combine_floats
 
 
-def _attend(arguments: Any, member: int, _members: int) -> None:
+def _attend(arguments: Any, member: int, members: int) -> None:
     """Take tasks until there are no more; the next before a short one, whose end asks for the next one's memory."""
     p = problem_of(arguments)
     count = longs(p.counts, 2)[0]
     scratch = p.scratch + member * p.scratch_size * 4
-    index = take_task(p.control)
+    owner = members - 1 - member  # rows go down with the tasks
+    index = take_task(p.control, count, owner, members)
     while index < count:
         task = task_at(p, index)
         if task.rows == 1 and p.invariant == 0:
-            index = take_task(p.control)
+            index = take_task(p.control, count, owner, members)
             attend_single(p, task, task_at(p, min(index, count - 1)), scratch)
         else:
             attend_chunk(p, task, scratch)
-            index = take_task(p.control)
+            index = take_task(p.control, count, owner, members)
 
 
-def _attend_int16(arguments: Any, member: int, _members: int) -> None:
+def _attend_int16(arguments: Any, member: int, members: int) -> None:
     """As ``_attend``; one way and the other give the same bits."""
     p = problem_of(arguments)
     count = longs(p.counts, 2)[0]
     scratch = p.scratch + member * p.scratch_size * 4
-    index = take_task(p.control)
+    owner = members - 1 - member  # rows go down with the tasks
+    index = take_task(p.control, count, owner, members)
     while index < count:
         task = task_at(p, index)
         if task.rows == 1:
-            index = take_task(p.control)
+            index = take_task(p.control, count, owner, members)
             attend_single_int16(p, task, task_at(p, min(index, count - 1)), scratch)
         else:
             attend_chunk_int16(p, task, scratch)
-            index = take_task(p.control)
+            index = take_task(p.control, count, owner, members)
 
 
 @inline

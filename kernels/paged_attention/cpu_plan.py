@@ -52,18 +52,21 @@ def _cut_single(p: Problem, sequence: int, row: int, length: int) -> None:
 
 
 def plan(arguments: Any, _member: int, _members: int) -> None:
-    """Write the list of tasks: chunks first, as their tasks are the longest; zero the rows of no key."""
+    """Write the list of tasks, from the last rows to the first; chunks before the rest, as their tasks are the longest.
+
+    Rows of no key are zeroed.
+    """
     p = problem_of(arguments)
     starts, lengths = ints(p.query_start, p.sequences + 1), ints(p.kv_lengths, p.sequences)
     counts = longs(p.counts, 2)
     counts[0], counts[1] = 0, 0
     fewest = 1 if p.invariant == 1 else 2  # rows that are computed as a chunk
-    for s in range(p.sequences):
+    for s in range(p.sequences - 1, -1, -1):
         if lengths[s] > 0 and starts[s + 1] - starts[s] >= fewest:
             _cut_chunk(p, s, starts[s], starts[s + 1], lengths[s])
         elif lengths[s] == 0:
             _clear_rows(p, starts[s], starts[s + 1])
-    for s in range(p.sequences):
+    for s in range(p.sequences - 1, -1, -1):
         if lengths[s] > 0 and starts[s + 1] - starts[s] == 1 and fewest > 1:
             _cut_single(p, s, starts[s], lengths[s])
     _clear_rows(p, starts[p.sequences], p.rows)

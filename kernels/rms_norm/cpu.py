@@ -43,23 +43,24 @@ def _add(x: Any, y: Any, out: Any) -> None:
         out[i] = x[i] + y[i]
 
 
-def _rms_norm(arguments: Any, _member: int, _members: int) -> None:
+def _rms_norm(arguments: Any, member: int, members: int) -> None:
     """A task is a few rows; row ``i`` is head ``i % heads`` of token ``i // heads``."""
     a = carray(arguments, (14,))
     control, x, row_stride, head_stride, residual, residual_stride, total = a[0], a[1], a[2], a[3], a[4], a[5], a[6]
     weight, out, rows, heads, size = floats(a[7], a[11]), a[8], a[9], a[10], a[11]
     eps, offset = double_of_bits(a[12]), np.float32(double_of_bits(a[13]))
     step = max(1, _STEP // size)
-    first = take_task(control) * step
-    while first < rows:
-        for row in range(first, min(rows, first + step)):
+    tasks = (rows + step - 1) // step
+    task = take_task(control, tasks, member, members)
+    while task < tasks:
+        for row in range(task * step, min(rows, (task + 1) * step)):
             source = floats(x + (row // heads * row_stride + row % heads * head_stride) * 4, size)
             if residual != 0:
                 summed = floats(total + row * size * 4, size)
                 _add(source, floats(residual + row * residual_stride * 4, size), summed)
                 source = summed
             norm_row(source, weight, eps, offset, floats(out + row * size * 4, size))
-        first = take_task(control) * step
+        task = take_task(control, tasks, member, members)
 
 
 class CpuRmsNorm:

@@ -51,8 +51,9 @@ def _rope_and_write(arguments: Any, member: int, members: int) -> None:
     eps, offset, half = double_of_bits(a[21]), np.float32(double_of_bits(a[22])), size // 2
     itemsize = 4 if number_kind == FLOAT32 else 2
     step = max(1, min(_ROWS, rows // (2 * members)))
-    task = take_task(a[16])
-    while task * step < rows:
+    tasks = (rows + step - 1) // step
+    task = take_task(a[16], tasks, member, members)
+    while task < tasks:
         for row in range(task * step, min(rows, (task + 1) * step)):
             turn_cos, turn_sin = floats(cos + row * half * 4, half), floats(sin + row * half * 4, half)
             source = qkv + row * stride * 4
@@ -75,7 +76,7 @@ def _rope_and_write(arguments: Any, member: int, members: int) -> None:
                 else:
                     put_key(rotated, size, most, head, block_size, slot, scratch + size * 4)
                     put_value(value, size, most, head + further, block_size, slot, scratch + size * 4)
-        task = take_task(a[16])
+        task = take_task(a[16], tasks, member, members)
 
 
 class CpuRopeAndWrite:

@@ -21,10 +21,10 @@ def _count(arguments: Any, member: int, members: int) -> None:
     a = carray(arguments, (3,))
     done, seen = longs(a[1], 1000), longs(a[2], 16)
     seen[member] = members
-    task = take_task(a[0])
-    while task < 1000:
+    task = take_task(a[0], TASKS, member, members)
+    while task < TASKS:
         done[task] += 1
-        task = take_task(a[0])
+        task = take_task(a[0], TASKS, member, members)
 
 
 COUNT = Kernel(_count)
@@ -61,13 +61,13 @@ def test_workers_that_fell_asleep_wake_up() -> None:
 def _slow_first_task(arguments: Any, member: int, members: int) -> None:
     a = carray(arguments, (3,))
     done, seen = longs(a[1], 1000), longs(a[2], 16)
-    task = take_task(a[0])
+    task = take_task(a[0], 100, member, members)
     while task < 100:
         if task == 0 or member > 0:
             for turn in range(100_000):
                 done[task] += turn & 1
         seen[member] += 1
-        task = take_task(a[0])
+        task = take_task(a[0], 100, member, members)
 
 
 SLOW = Kernel(_slow_first_task)
