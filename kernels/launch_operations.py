@@ -7,6 +7,7 @@ from torch import Tensor
 from kernels.add_rms_norm import triton_kernel as add_rms_norm
 from kernels.gated_activation import triton_kernel as gated_activation
 from kernels.linear import reference as dense_linear
+from kernels.linear.gated import in_two
 from kernels.operations import Operations, PagedAttention
 from kernels.paged_attention import triton_decode
 from kernels.paged_attention import triton_kernel as ragged_attention
@@ -42,4 +43,5 @@ def _operations(attention: PagedAttention) -> Operations:
         gated_activation=gated_activation.gated_activation,
         pack_linear=dense_linear.pack_linear,
         linear=linear,
+        gated_linear=in_two(linear, gated_activation.gated_activation),
     )

@@ -79,6 +79,14 @@ class Linear(Protocol):
         ...
 
 
+class GatedLinear(Protocol):
+    """What ``gated_activation`` makes of a linear map's result, ``[T, out]`` -> ``[T, out / 2]``."""
+
+    def __call__(self, x: Tensor, weight: Any, bias: Tensor | None, activation: str) -> Tensor:
+        """Multiply, and gate the second half of the columns with the first."""
+        ...
+
+
 class PackLinear(Protocol):
     """See ``kernels.linear.reference.pack_linear``."""
 
@@ -113,4 +121,5 @@ class Operations:
     gated_activation: GatedActivation
     pack_linear: PackLinear
     linear: Linear
+    gated_linear: GatedLinear
     recorder: Recorder | None = None

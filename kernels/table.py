@@ -5,6 +5,7 @@ import torch
 from kernels.add_rms_norm import reference as add_rms_norm_reference
 from kernels.gated_activation import reference as gated_activation_reference
 from kernels.linear import reference as linear_reference
+from kernels.linear.gated import in_two
 from kernels.operations import Operations
 from kernels.paged_attention import reference as paged_attention_reference
 from kernels.rms_norm import reference as rms_norm_reference
@@ -21,6 +22,7 @@ def reference_operations() -> Operations:
         gated_activation=gated_activation_reference.gated_activation,
         pack_linear=linear_reference.pack_linear,
         linear=linear_reference.linear,
+        gated_linear=in_two(linear_reference.linear, gated_activation_reference.gated_activation),
     )
 
 

@@ -153,8 +153,7 @@ class Decoder:
 
     def _mlp(self, normed: Tensor, weights: LayerWeights) -> Tensor:
         run = self._operations
-        gate_up = run.linear(normed, weights.gate_up, weights.gate_up_bias)
-        inner = run.gated_activation(gate_up, self.config.activation)
+        inner = run.gated_linear(normed, weights.gate_up, weights.gate_up_bias, self.config.activation)
         output = run.linear(inner, weights.down, weights.down_bias)
         return self._optional_norm(output, weights.mlp_output_norm)
 

@@ -4,7 +4,7 @@ import torch
 
 from kernels.cpu.team import Team
 from kernels.gated_activation.cpu import CpuGatedActivation
-from kernels.linear.cpu import CpuLinear
+from kernels.linear.cpu import CpuGatedLinear, CpuLinear
 from kernels.operations import Operations
 from kernels.paged_attention.cpu import CpuPagedAttention
 from kernels.rms_norm.cpu import CpuRmsNorm
@@ -24,13 +24,15 @@ def make_operations(
     attention = CpuPagedAttention(team, batch_invariant)
     attention.compile(pool)
     norm, linear = CpuRmsNorm(team), CpuLinear(team, weight_precision, activation_precision)
+    activation = CpuGatedActivation(team)
     return Operations(
         paged_attention=attention,
         rope_and_write=CpuRopeAndWrite(team),
         rms_norm=norm,
         add_rms_norm=norm.add,
-        gated_activation=CpuGatedActivation(team),
+        gated_activation=activation,
         pack_linear=linear.pack,
         linear=linear,
+        gated_linear=CpuGatedLinear(linear, activation),
         recorder=team,
     )

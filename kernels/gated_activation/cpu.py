@@ -33,6 +33,22 @@ def _gelu_tanh(gate: Any, up: Any, out: Any) -> None:
         out[i] = _HALF * x * (_ONE + hyperbolic_tangent(_ROOT * (x + _CUBIC * x * x * x))) * up[i]
 
 
+@inline
+def activate(kind: int, gate: int, up: int, count: int, out: int) -> None:
+    """Gate ``count`` float32 numbers at one address with those at another. kind: see ``kind_of``."""
+    if kind == 0:
+        _silu(floats(gate, count), floats(up, count), floats(out, count))
+    else:
+        _gelu_tanh(floats(gate, count), floats(up, count), floats(out, count))
+
+
+def kind_of(activation: str) -> int:
+    """Its number for compiled code; ValueError where there is no such activation."""
+    if activation not in _ACTIVATIONS:
+        raise ValueError(f"activation {activation!r}: expected 'silu' or 'gelu_tanh'")
+    return _ACTIVATIONS[activation]
+
+
 def _gated_activation(arguments: Any, member: int, members: int) -> None:
     """A task is a stretch of one row."""
     a = carray(arguments, (7,))
@@ -44,10 +60,7 @@ def _gated_activation(arguments: Any, member: int, members: int) -> None:
         row, column = task // stretches, task % stretches * _STEP
         count = min(size - column, _STEP)
         gate, to = source + (row * stride + column) * 4, out + (row * size + column) * 4
-        if kind == 0:
-            _silu(floats(gate, count), floats(gate + size * 4, count), floats(to, count))
-        else:
-            _gelu_tanh(floats(gate, count), floats(gate + size * 4, count), floats(to, count))
+        activate(kind, gate, gate + size * 4, count, to)
         task = take_task(control, tasks, member, members)
 
 
@@ -61,13 +74,12 @@ class CpuGatedActivation:
 
     def __call__(self, gate_up: Tensor, activation: str) -> Tensor:
         """``[T, 2 * I]`` -> ``[T, I]``."""
-        if activation not in _ACTIVATIONS:
-            raise ValueError(f"activation {activation!r}: expected 'silu' or 'gelu_tanh'")
+        kind = kind_of(activation)
         address, rows, stride = rows_of(gate_up)
         size = gate_up.shape[1] // 2
         out = self._team.empty("gated_activation", rows, size)
         self._team.run(
-            self.kernel, _LAYOUT, self._team.control, address, stride, rows, size, out.data_ptr(),
-            _ACTIVATIONS[activation], alone=rows * size < _ALONE,
+            self.kernel, _LAYOUT, self._team.control, address, stride, rows, size, out.data_ptr(), kind,
+            alone=rows * size < _ALONE,
         )  # fmt: skip
         return out

@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from numba import carray
 from torch import Tensor
 
 from kernels.cpu import byte_tile
@@ -15,9 +14,23 @@ from kernels.cpu.emitting import LINE
 from kernels.cpu.jit import Kernel, inline
 from kernels.cpu.team import Team, take_task
 from kernels.cpu.tile import MAX_ROWS, WIDTH, fetching_tile, panels_at_once, tile
+from kernels.gated_activation.cpu import CpuGatedActivation
+from kernels.gated_activation.cpu import kind_of as activation_kind
 from kernels.huge_pages import KeptTensors
 from kernels.linear import cpu_bytes, cpu_int8
-from kernels.linear.cpu_tasks import ROW_BLOCK, add_bias, panels_per_task
+from kernels.linear.cpu_tasks import (
+    GATED_GROUP,
+    GATED_GROUP_OF_ONE,
+    LAYOUT,
+    NOT_GATED,
+    ROW_BLOCK,
+    SUMS,
+    Product,
+    add_bias,
+    gate,
+    panels_per_task,
+    product_of,
+)
 
 _NEAR = 1 << 16  # elements of x that stay in the second-level cache while the panels of a task go over them
 PRECISIONS = ("float32", "int8")
@@ -115,30 +128,43 @@ def _rows(x: int, xs: int, w: int, depth: int, out: int, os: int, rows: int) -> 
         row += height
 
 
+@inline
+def _panels_float32(p: Product, begin: int, rows: int, first: int, panels: int, out: int, stride: int) -> None:
+    """A run of panels by rows from ``begin`` on."""
+    x, w = p.x + begin * p.x_stride * 4, p.w + first * p.depth * WIDTH * 4
+    if rows <= MAX_ROWS:
+        _columns(x, p.x_stride, w, p.depth, out, stride, rows, panels)
+    else:
+        for panel in range(panels):
+            _rows(x, p.x_stride, w + panel * p.depth * WIDTH * 4, p.depth, out + panel * WIDTH * 4, stride, rows)
+    add_bias(p, first, panels, rows, out, stride)
+
+
 def _linear_float32(arguments: Any, member: int, members: int) -> None:
     """A task is a group of panels and a block of rows; neighbours in order share their rows."""
-    a = carray(arguments, (11,))
-    control, x, xs, rows, depth, w, panels, bias, out, os, group = (
-        a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10],
-    )  # fmt: skip
-    groups = (panels + group - 1) // group
-    most = max(ROW_BLOCK // 4, min(ROW_BLOCK, _NEAR // depth))
-    tasks = groups * ((rows + most - 1) // most)
-    task = take_task(control, tasks, member, members)
+    p = product_of(arguments)
+    sums = p.scratch + member * p.words * 4
+    groups = (p.panels + p.group - 1) // p.group
+    most = max(ROW_BLOCK // 4, min(ROW_BLOCK, _NEAR // p.depth))
+    tasks = groups * ((p.rows + most - 1) // most)
+    task = take_task(p.control, tasks, member, members)
     while task < tasks:
-        block, first = task // groups, task % groups * group
-        count = min(group, panels - first)
+        block, first = task // groups, task % groups * p.group
+        count = min(p.group, p.panels - first)
         begin = block * most
-        height = min(most, rows - begin)
-        of_x, of_w, to = x + begin * xs * 4, w + first * depth * WIDTH * 4, out + (begin * os + first * WIDTH) * 4
-        if height <= MAX_ROWS:
-            _columns(of_x, xs, of_w, depth, to, os, height, count)
+        height = min(most, p.rows - begin)
+        to = p.out + (begin * p.out_stride + first * WIDTH) * 4
+        if p.activation == NOT_GATED:
+            _panels_float32(p, begin, height, first, count, to, p.out_stride)
         else:
-            for panel in range(count):
-                _rows(of_x, xs, of_w + panel * depth * WIDTH * 4, depth, to + panel * WIDTH * 4, os, height)
-        if bias != 0:
-            add_bias(to, os, height, bias + first * WIDTH * 4, count * WIDTH)
-        task = take_task(control, tasks, member, members)
+            at_once = count if height <= MAX_ROWS else 2
+            for panel in range(0, count, at_once):
+                some, at = min(at_once, count - panel), first + panel
+                _panels_float32(p, begin, height, at, some, sums, 2 * some * WIDTH)
+                beside = sums + some * WIDTH * 4
+                _panels_float32(p, begin, height, p.panels + at, some, beside, 2 * some * WIDTH)
+                gate(p, sums, height, some, to + panel * WIDTH * 4)
+        task = take_task(p.control, tasks, member, members)
 
 
 class CpuLinear:
@@ -171,29 +197,64 @@ class CpuLinear:
 
     def __call__(self, x: Tensor, weight: PackedLinear, bias: Tensor | None) -> Tensor:
         """x float32 ``[T, in]`` -> float32 ``[T, out]``."""
+        panels = weight.panels.shape[0]
+        out = self._team.empty("linear", x.shape[0], panels * WIDTH)
+        self._multiply(x, weight, bias, out, panels_per_task(panels, self._team.num_threads), NOT_GATED)
+        return out if out.shape[1] == weight.out_features else out[:, : weight.out_features]
+
+    def gated(self, x: Tensor, weight: PackedLinear, bias: Tensor | None, activation: str) -> Tensor:
+        """x float32 ``[T, in]`` -> float32 ``[T, out / 2]``: the second half of the product, gated with the first.
+
+        The halves must be whole panels, of 16 columns each.
+        """
+        out = self._team.empty("gated linear", x.shape[0], weight.out_features // 2)
+        most = GATED_GROUP_OF_ONE if len(x) == 1 else GATED_GROUP
+        group = panels_per_task(out.shape[1] // WIDTH, self._team.num_threads, most)
+        self._multiply(x, weight, bias, out, group, activation_kind(activation))
+        return out
+
+    def _multiply(
+        self, x: Tensor, weight: PackedLinear, bias: Tensor | None, out: Tensor, group: int, activation: int
+    ) -> None:
         address, rows, stride = rows_of(x)
-        panels, depth = weight.panels.shape[0], weight.in_features
+        depth = weight.in_features
         if x.shape[1] != depth:
             raise ValueError(f"x has {x.shape[1]} columns, the weight {depth}")
         if weight.kind != self._kind:
             raise TypeError(f"the weight was not packed as {self._kind}")
-        out = self._team.empty("linear", rows, panels * WIDTH)
         if bias is not None and bias.shape[0] % WIDTH:
             bias = F.pad(bias, (0, -bias.shape[0] % WIDTH))
             self._team.keep(bias)
-        of_x = (self._team.control, address, stride, rows, depth, weight.panels.data_ptr(), panels)
-        of_bias = 0 if bias is None else bias.data_ptr()
-        to = (of_bias, out.data_ptr(), panels * WIDTH, panels_per_task(panels, self._team.num_threads))
-        if weight.scale is None:
-            self._team.run(self._kernel, "11q", *of_x, *to)
-        else:
-            self._team.run(self._kernel, "14q", *of_x, weight.scale.data_ptr(), *to, *self._reserve(depth))
-        return out if out.shape[1] == weight.out_features else out[:, : weight.out_features]
+        self._team.run(
+            self._kernel, LAYOUT, self._team.control, address, stride, rows, depth, weight.panels.data_ptr(),
+            out.shape[1] // WIDTH, 0 if weight.scale is None else weight.scale.data_ptr(),
+            0 if bias is None else bias.data_ptr(), out.data_ptr(), out.shape[1], group, *self._reserve(depth),
+            activation,
+        )  # fmt: skip
 
     def _reserve(self, depth: int) -> tuple[int, int]:
-        """Memory for each member's rounded rows: its address and the words of one member."""
-        words = (cpu_int8 if self._activations == "int16" else cpu_bytes).scratch_words(depth)
+        """Memory for each member's sums and rounded rows: its address and the words of one member."""
+        words = SUMS + self._scratch_words(depth)
         if self._scratch.numel() < words * self._team.num_threads:
             self._scratch = torch.empty(words * self._team.num_threads, dtype=torch.int32)
         self._team.keep(self._scratch)
         return self._scratch.data_ptr(), words
+
+    def _scratch_words(self, depth: int) -> int:
+        if self._precision == "float32":
+            return 0
+        return cpu_int8.scratch_words(depth) if self._activations == "int16" else cpu_bytes.scratch_words(depth)
+
+
+class CpuGatedLinear:
+    """``kernels.gated_activation.reference.gated_activation`` of a product, which never leaves the threads' caches."""
+
+    def __init__(self, linear: CpuLinear, activation: CpuGatedActivation) -> None:
+        """Both of the same team."""
+        self._linear, self._activation = linear, activation
+
+    def __call__(self, x: Tensor, weight: PackedLinear, bias: Tensor | None, activation: str) -> Tensor:
+        """x float32 ``[T, in]`` -> float32 ``[T, out / 2]``."""
+        if weight.out_features % (2 * WIDTH):  # a panel with columns of both halves
+            return self._activation(self._linear(x, weight, bias), activation)
+        return self._linear.gated(x, weight, bias, activation)

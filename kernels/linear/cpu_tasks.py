@@ -1,22 +1,80 @@
-"""What the linear maps of both kinds of weights share: how the work is cut, and the bias."""
+"""What the linear maps of all kinds of weights share: their arguments, how the work is cut, the bias and the gate."""
+
+from typing import Any, NamedTuple
+
+from numba import carray
 
 from kernels.cpu.jit import inline
 from kernels.cpu.memory import floats
+from kernels.cpu.tile import WIDTH
+from kernels.gated_activation.cpu import activate
 
 ROW_BLOCK = 96  # rows of x that stay in the second-level cache while a group of panels goes over them
 MAX_GROUP = 12  # panels of one task
+GATED_GROUP = 6  # panels of the gate, and as many beside them, of one task
+GATED_GROUP_OF_ONE = 8  # of a single row's, as many as its tile takes at once
+NOT_GATED = -1  # in place of an activation
+_ROWS_AT_ONCE = 6  # that any tile takes
+LAYOUT = "15q"
+# Floats of one member's unfinished sums: a tile's rows by a group of panels; of float32 a block's by two.
+SUMS = max(_ROWS_AT_ONCE * 2 * MAX_GROUP, ROW_BLOCK * 4) * WIDTH
+
+
+class Product(NamedTuple):
+    """A linear map's operands: addresses, sizes, and strides in elements.
+
+    Where there is an activation, panels is the number of those of the gate, and as many lie behind them; ``out`` is as
+    wide as the gate.
+    """
+
+    control: int
+    x: int
+    x_stride: int
+    rows: int
+    depth: int
+    w: int
+    panels: int
+    scale: int  # 0 where the weights have none
+    bias: int  # 0 for none
+    out: int
+    out_stride: int
+    group: int  # panels of one task
+    scratch: int
+    words: int  # of 4 bytes that a member has of it: SUMS, then what the kind of weights needs
+    activation: int  # as kernels.gated_activation.cpu numbers them, or NOT_GATED
 
 
 @inline
-def add_bias(out: int, stride: int, rows: int, bias: int, columns: int) -> None:
-    """Add float32 ``[columns]`` at ``bias`` to rows that lie ``stride`` elements apart."""
-    added = floats(bias, columns)
+def product_of(arguments: Any) -> Product:
+    """Read the argument words."""
+    a = carray(arguments, (15,))
+    return Product(
+        a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11], a[12], a[13], a[14]
+    )  # fmt: skip
+
+
+@inline
+def add_bias(p: Product, first: int, panels: int, rows: int, out: int, stride: int) -> None:
+    """Add the bias of a run of panels, if there is one, to rows that lie ``stride`` elements apart."""
+    if p.bias == 0:
+        return
+    columns = panels * WIDTH
+    added = floats(p.bias + first * WIDTH * 4, columns)
     for row in range(rows):
         sums = floats(out + row * stride * 4, columns)
         for column in range(columns):
             sums[column] += added[column]
 
 
-def panels_per_task(panels: int, num_threads: int) -> int:
+@inline
+def gate(p: Product, sums: int, rows: int, panels: int, out: int) -> None:
+    """From float32 ``[rows, 2, panels, 16]``, the gate's and the others', to rows of the result."""
+    columns = panels * WIDTH
+    for row in range(rows):
+        of_gate = sums + row * 2 * columns * 4
+        activate(p.activation, of_gate, of_gate + columns * 4, columns, out + row * p.out_stride * 4)
+
+
+def panels_per_task(panels: int, num_threads: int, most: int = MAX_GROUP) -> int:
     """Enough tasks that no member waits long for another."""
-    return min(MAX_GROUP, max(1, panels // (4 * num_threads)))
+    return min(most, max(1, panels // (4 * num_threads)))

@@ -73,7 +73,8 @@ class StepProfile:
                 began = time.perf_counter()
                 result = operation(*args, **options)
                 spent = (time.perf_counter() - began) * 1e3
-                self._spent[f"linear {matrices[id(args[1])]}" if name == "linear" else name] += spent
+                matrix = f" {matrices[id(args[1])]}" if name in ("linear", "gated_linear") else ""
+                self._spent[name + matrix] += spent
                 return result
 
             return call

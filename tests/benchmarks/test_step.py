@@ -38,7 +38,8 @@ def test_the_profile_names_each_operation_and_its_parts_make_the_step(subject: S
     floors = [name for name in milliseconds if name.startswith("floor")]
     assert len(floors) == 2
     parts = {name: ms for name, ms in milliseconds.items() if name not in floors}
-    assert {f"linear {name}" for name in ("qkv", "attention_output", "gate_up", "down", "head")} <= set(parts)
+    assert {f"linear {name}" for name in ("qkv", "attention_output", "down", "head")} <= set(parts)
+    assert "gated_linear gate_up" in parts
     assert sum(parts.values()) == pytest.approx(total, abs=0.01 * len(parts))
 
 

@@ -2,6 +2,7 @@ from functools import partial
 
 import pytest
 import torch
+from torch.nn.functional import gelu
 
 from kernels.cpu.byte_tile import GROUP
 from kernels.linear import cpu
@@ -149,3 +150,31 @@ def test_operands_that_compiled_code_cannot_take_are_refused(compiled: Operation
         cpu_operations(1, "int4")
     with pytest.raises(ValueError, match="activation_precision 'int4': expected one of int16, int8"):
         cpu_operations(1, "int8", activation_precision="int4")
+
+
+@pytest.mark.parametrize("activation", ["silu", "gelu_tanh"])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("inner", "depth"), [(1536, 576), (16, 1), (48, 300), (40, 65)])  # 40: no whole panels
+def test_a_gated_product_is_the_activation_of_the_product(
+    of_precision: dict[str, Operations], kind: str, inner: int, depth: int, activation: str
+) -> None:
+    torch.manual_seed(0)
+    weight, bias = torch.randn(2 * inner, depth) * 0.1, torch.randn(2 * inner)
+    used = weight if kind == "float32" else dequantized(weight)
+    laid_out, operations = packed(weight, kind), of_precision[kind]
+    function = torch.nn.functional.silu if activation == "silu" else partial(gelu, approximate="tanh")
+    for rows in ROWS:
+        x = torch.randn(rows, depth + 3)[:, :depth]
+        for added in (bias, None):
+            found = operations.gated_linear(x, laid_out, added, activation)
+            gate, up = linear(as_taken(x, kind), used, added).chunk(2, dim=1)
+            torch.testing.assert_close(found, function(gate) * up, rtol=2e-4, atol=2e-4)
+            in_two = operations.gated_activation(operations.linear(x, laid_out, added), activation)
+            assert torch.equal(found, in_two)
+
+
+def test_a_gated_product_of_no_rows_has_none_and_an_activation_must_be_known(compiled: Operations) -> None:
+    weight = compiled.pack_linear(torch.randn(64, 48))
+    assert compiled.gated_linear(torch.zeros(0, 48), weight, None, "silu").shape == (0, 32)
+    with pytest.raises(ValueError, match="activation 'relu'"):
+        compiled.gated_linear(torch.zeros(1, 48), weight, None, "relu")
