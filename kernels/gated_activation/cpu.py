@@ -11,13 +11,15 @@ from kernels.cpu.exponential import exponential, hyperbolic_tangent
 from kernels.cpu.jit import Kernel, inline
 from kernels.cpu.memory import floats
 from kernels.cpu.team import Team, take_task
+from kernels.cpu.tile import WIDTH
+from kernels.gated_activation.cpu_vectors import CUBIC, ROOT, gelu_tanh_vectors, silu_vectors
 
 _LAYOUT = "7q"
 _STEP = 2048  # outputs of one task
 _ALONE = 1 << 12  # outputs that one thread computes sooner than two would meet
 _ACTIVATIONS = {"silu": 0, "gelu_tanh": 1}
 _ONE, _HALF = np.float32(1), np.float32(0.5)
-_ROOT, _CUBIC = np.float32((2 / np.pi) ** 0.5), np.float32(0.044715)
+_ROOT, _CUBIC = np.float32(ROOT), np.float32(CUBIC)
 
 
 @inline
@@ -36,10 +38,16 @@ def _gelu_tanh(gate: Any, up: Any, out: Any) -> None:
 @inline
 def activate(kind: int, gate: int, up: int, count: int, out: int) -> None:
     """Gate ``count`` float32 numbers at one address with those at another. kind: see ``kind_of``."""
+    vectors = count // WIDTH
     if kind == 0:
-        _silu(floats(gate, count), floats(up, count), floats(out, count))
+        silu_vectors(gate, up, vectors, out)
     else:
-        _gelu_tanh(floats(gate, count), floats(up, count), floats(out, count))
+        gelu_tanh_vectors(gate, up, vectors, out)
+    done, rest = vectors * WIDTH * 4, count % WIDTH
+    if rest and kind == 0:
+        _silu(floats(gate + done, rest), floats(up + done, rest), floats(out + done, rest))
+    elif rest:
+        _gelu_tanh(floats(gate + done, rest), floats(up + done, rest), floats(out + done, rest))
 
 
 def kind_of(activation: str) -> int:
