@@ -1,5 +1,6 @@
 """What writers of vector instructions share: constants, addresses, and what lies there."""
 
+from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir  # type: ignore[import-untyped]
@@ -31,6 +32,32 @@ def load(builder: Any, place: Any, kind: Any) -> Any:
 def store(builder: Any, value: Any, place: Any) -> None:
     """Put a value at an address, aligned to 4 bytes."""
     builder.store(value, builder.inttoptr(place, ir.PointerType(value.type)), align=4)
+
+
+class Abreast:
+    """A builder whose values are tuples of a few, one for each of as many chains of instructions.
+
+    It writes each instruction for all chains before the next, so that a processor, which looks some 60 of them ahead,
+    always finds one that waits for no other. What is no tuple is the same for all.
+    """
+
+    def __init__(self, builder: Any, chains: int) -> None:
+        self._builder, self._chains = builder, chains
+        self.module = builder.module
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        """The builder's method, for all chains."""
+        method = getattr(self._builder, name)
+
+        def of_chain(argument: Any, chain: int) -> Any:
+            if isinstance(argument, list):
+                return [of_chain(one, chain) for one in argument]
+            return argument[chain] if isinstance(argument, tuple) else argument
+
+        def each(*arguments: Any, **options: Any) -> tuple[Any, ...]:
+            return tuple(method(*[of_chain(one, n) for one in arguments], **options) for n in range(self._chains))
+
+        return each
 
 
 def bring_near(builder: Any, place: Any) -> None:

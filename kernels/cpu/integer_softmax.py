@@ -17,8 +17,9 @@ import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba.core import cgutils
 
-from kernels.cpu.emitting import LINE, load, number, store
+from kernels.cpu.emitting import LINE, Abreast, load, number, store
 from kernels.cpu.integer_weights import (
+    UNIT,
     added,
     all_of,
     constants_at,
@@ -26,7 +27,7 @@ from kernels.cpu.integer_weights import (
     larger,
     larger_bits,
     nearest,
-    rounded_up,
+    reference_of,
     score,
     weigh,
     whole_of,
@@ -38,10 +39,15 @@ from kernels.cpu.tile import WIDTH, spread, totalled
 
 KEYS = 64
 LOG2_E = math.log2(math.e)
-LEAST = -1e30  # the reference of a row that has seen no key
 
 _I16, _I32, _I64, _F32 = ir.IntType(16), ir.IntType(32), ir.IntType(64), ir.FloatType()
+_AT_ONCE = 4  # keys whose instructions stand side by side
 _VECTOR, _WHOLE, _SHORTS = (ir.VectorType(kind, WIDTH) for kind in (_F32, _I32, _I16))
+
+
+def _together(builder: Any, vectors: Any, combine: Callable[[Any, Any, Any], Any]) -> Any:
+    """Four vectors combined into one, two by two."""
+    return combine(builder, combine(builder, vectors[0], vectors[1]), combine(builder, vectors[2], vectors[3]))
 
 
 def _store_pairs(builder: Any, scores: Any, stride: Any, keys: Any, multiplier: Any, out: Any) -> None:
@@ -65,48 +71,56 @@ def _emit_columns(builder: Any, masked: bool, capped: bool, arguments: list[Any]
     cap = constants[2:] if capped else None
     low, high = (load(builder, address, _WHOLE) for address in (first, end))
 
+    abreast = Abreast(builder, _AT_ONCE)
+
     def within(key: Any) -> Any:
         if not masked:
             return None
-        index = spread(builder, builder.trunc(key, _I32), _WHOLE)
-        return builder.and_(builder.icmp_signed(">=", index, low), builder.icmp_signed("<", index, high))
+        index = spread(abreast, abreast.trunc(key, _I32), _WHOLE)
+        return abreast.and_(abreast.icmp_signed(">=", index, low), abreast.icmp_signed("<", index, high))
 
     def step(key: Any, part: int) -> Any:
-        at = builder.add(steps, builder.mul(builder.add(key, number(part * KEYS)), number(4)))
-        return spread(builder, load(builder, at, _F32), _VECTOR)
+        at = abreast.add(steps, abreast.mul(abreast.add(key, number(part * KEYS)), number(4)))
+        return spread(abreast, load(abreast, at, _F32), _VECTOR)
 
-    def each(body: Callable[[Any, Any], None], at_once: int) -> None:
-        with cgutils.for_range(builder, builder.udiv(keys, number(at_once)), intp=_I64) as loop:
-            begin = builder.mul(loop.index, number(at_once))
-            for n in range(at_once):
-                key = builder.add(begin, number(n))
-                body(key, builder.add(scores, builder.mul(key, stride)))
+    def each(body: Callable[[Any, Any], None]) -> None:
+        with cgutils.for_range(builder, builder.udiv(keys, number(_AT_ONCE)), intp=_I64) as loop:
+            begin = builder.mul(loop.index, number(_AT_ONCE))
+            key = tuple(builder.add(begin, number(n)) for n in range(_AT_ONCE))
+            body(key, abreast.add(scores, abreast.mul(key, stride)))
+
+    def gather(variable: Any, found: Any, combine: Callable[[Any, Any, Any], Any]) -> None:
+        builder.store(combine(builder, _together(builder, found, combine), builder.load(variable)), variable)
 
     highest, top, total = (cgutils.alloca_once(builder, kind) for kind in (_VECTOR, _WHOLE, _WHOLE))
     builder.store(all_of(-math.inf), highest)
     builder.store(whole_of(0), top)
     builder.store(whole_of(0), total)
 
-    def score_key(key: Any, place: Any) -> None:
-        found = score(builder, load(builder, place, _WHOLE), step(key, 0), factor, cap)
-        store(builder, found, place)
+    def score_keys(key: Any, place: Any) -> None:
+        found = score(abreast, load(abreast, place, _WHOLE), step(key, 0), factor, cap)
+        for one, at in zip(found, place, strict=True):
+            store(builder, one, at)
         inside = within(key)
-        seen = found if inside is None else builder.select(inside, found, all_of(-math.inf))
-        builder.store(larger(builder, seen, builder.load(highest)), highest)
+        seen = found if inside is None else abreast.select(inside, found, all_of(-math.inf))
+        gather(highest, seen, larger)
 
-    each(score_key, 4)
-    reference = rounded_up(builder, builder.load(highest))
+    each(score_keys)
+    reference = reference_of(builder, builder.load(highest), factor, cap)
 
-    def weigh_key(key: Any, place: Any) -> None:
-        fine, heavy, bits = weigh(builder, load(builder, place, _VECTOR), reference, step(key, 1), within(key))
-        builder.store(builder.add(builder.load(total), fine), total)
-        builder.store(larger_bits(builder, builder.load(top), bits), top)
-        store(builder, heavy, place)
+    def weigh_keys(key: Any, place: Any) -> None:
+        found, of_value = load(abreast, place, _VECTOR), step(key, 1)
+        fine, heavy, bits = weigh(abreast, found, factor, reference, of_value, within(key), cap)
+        gather(total, fine, added)
+        gather(top, bits, larger_bits)
+        for one, at in zip(heavy, place, strict=True):
+            store(builder, one, at)
 
-    each(weigh_key, 4)
+    each(weigh_keys)
     places = [builder.add(state, builder.mul(state_stride, number(n))) for n in range(4)]
     before = load(builder, places[0], _VECTOR), load(builder, places[1], _VECTOR)
-    tile = reference, builder.load(total), builder.load(top)
+    too_much = spread(builder, builder.mul(builder.trunc(keys, _I32), ir.Constant(_I32, UNIT)), _WHOLE)
+    tile = reference, builder.sub(builder.load(total), too_much), builder.load(top)
     multiplier, after = finish(builder, before, tile, constants)
     for value, place in zip(after, places, strict=True):
         store(builder, value, place)
@@ -123,31 +137,32 @@ def _emit_row(builder: Any, capped: bool, arguments: list[Any]) -> None:
     def at(base: Any, distance: int) -> Any:
         return builder.add(base, ir.Constant(_I64, distance))
 
-    def together(vectors: list[Any], combine: Callable[[Any, Any, Any], Any]) -> Any:
+    def together(vectors: Any, combine: Callable[[Any, Any, Any], Any]) -> Any:
         """All lanes of four vectors, in all lanes of one."""
-        halves = combine(builder, vectors[0], vectors[1]), combine(builder, vectors[2], vectors[3])
-        whole = combine(builder, *halves)
+        whole = _together(builder, vectors, combine)
         return spread(builder, totalled(builder, whole, combine), whole.type)
 
     low, high = (spread(builder, builder.trunc(word, _I32), _WHOLE) for word in (first, end))
-    lanes = [ir.Constant(_WHOLE, list(range(n, n + WIDTH))) for n in range(0, KEYS, WIDTH)]
-    within = [builder.and_(builder.icmp_signed(">=", n, low), builder.icmp_signed("<", n, high)) for n in lanes]
-    raw = [load(builder, at(scores, n * LINE), _WHOLE) for n in range(4)]
+    abreast = Abreast(builder, 4)
+    lanes = tuple(ir.Constant(_WHOLE, list(range(n, n + WIDTH))) for n in range(0, KEYS, WIDTH))
+    within = abreast.and_(abreast.icmp_signed(">=", lanes, low), abreast.icmp_signed("<", lanes, high))
+    raw = load(abreast, tuple(at(scores, n * LINE) for n in range(4)), _WHOLE)
     of_keys, of_values = (
-        [load(builder, at(steps, (part * KEYS + n * WIDTH) * 4), _VECTOR) for n in range(4)] for part in range(2)
+        load(abreast, tuple(at(steps, (part * KEYS + n * WIDTH) * 4) for n in range(4)), _VECTOR) for part in range(2)
     )
-    found = [score(builder, raw[n], of_keys[n], factor, cap) for n in range(4)]
-    seen = [builder.select(inside, x, all_of(-math.inf)) for inside, x in zip(within, found, strict=True)]
-    reference = rounded_up(builder, together(seen, larger))
-    weighed = [weigh(builder, found[n], reference, of_values[n], within[n]) for n in range(4)]
-    total = together([fine for fine, _, _ in weighed], added)
-    top = together([bits for _, _, bits in weighed], larger_bits)
+    found = score(abreast, raw, of_keys, factor, cap)
+    seen = abreast.select(within, found, all_of(-math.inf))
+    reference = reference_of(builder, together(seen, larger), factor, cap)
+    fine, heavy, bits = weigh(abreast, found, factor, reference, of_values, within, cap)
+    too_much = whole_of(KEYS * UNIT % (1 << 32))
+    total = builder.sub(together(fine, added), too_much)
+    top = together(bits, larger_bits)
     before = tuple(spread(builder, load(builder, place, _F32), _VECTOR) for place in places[:2])
     multiplier, after = finish(builder, before, (reference, total, top), constants)
     for value, place in zip(after, places, strict=True):
         store(builder, builder.extract_element(value, ir.Constant(_I32, 0)), place)
-    for n, (_, heavy, _) in enumerate(weighed):
-        store(builder, builder.trunc(nearest(builder, heavy, multiplier), _SHORTS), at(out, n * 2 * WIDTH))
+    for n, whole in enumerate(nearest(abreast, heavy, multiplier)):
+        store(builder, builder.trunc(whole, _SHORTS), at(out, n * 2 * WIDTH))
 
 
 def _columns(masked: bool, capped: bool) -> Any:

@@ -13,12 +13,14 @@ _I32, _I64, _F32 = ir.IntType(32), ir.IntType(64), ir.FloatType()
 _VECTOR, _WHOLE = ir.VectorType(_F32, WIDTH), ir.VectorType(_I32, WIDTH)
 _ROUND = 1.5 * 2**23  # added to a small float32, leaves the nearest whole number in its last bits
 _LOWEST = -125.0  # below it float32 has no normal number for the power of two
-_FINE = 2.0**21  # whole numbers of which a weight of 1 has so many
+_FINE = 21  # a weight of 1 is 2**21 fine whole numbers
 _MOST = 1e38  # by which weights may be multiplied: so small that it takes more, they come to nothing
 _FURTHEST = 60.0  # exponent at which a hyperbolic tangent is 1
 # 2**f for |f| <= 0.5: Taylor's series, off by 3e-6 of it at most, a fortieth of half a step of the largest weight.
 _SERIES = [math.log(2) ** n / math.factorial(n) for n in range(6)]
 _SIGN = 0x7FFFFFFF  # all bits but it
+LEAST = -1e30  # the reference of a row that has seen no key
+UNIT = 0x4B400000  # the bits of _ROUND
 
 
 def all_of(value: float) -> Any:
@@ -37,8 +39,8 @@ def larger(builder: Any, a: Any, b: Any) -> Any:
 
 
 def larger_bits(builder: Any, a: Any, b: Any) -> Any:
-    """Of numbers without a sign; NaN is the largest."""
-    return builder.select(builder.icmp_signed(">", a, b), a, b)
+    """Of numbers that are not negative; NaN is the largest, whatever its sign."""
+    return builder.select(builder.icmp_unsigned(">", a, b), a, b)
 
 
 def added(builder: Any, a: Any, b: Any) -> Any:
@@ -46,12 +48,12 @@ def added(builder: Any, a: Any, b: Any) -> Any:
     return builder.add(a, b)
 
 
-def _power(builder: Any, x: Any) -> Any:
-    """2**x, 2**-125 where x is below that, NaN for NaN."""
+def _power(builder: Any, x: Any, shift: int = 0) -> Any:
+    """2**(x + shift), 2**(shift - 125) where x is below -125, NaN for NaN."""
     fma = fused_multiply_add(builder.module)
     x = larger(builder, all_of(_LOWEST), x)
-    whole = builder.fadd(x, all_of(_ROUND))
-    rest = builder.fsub(x, builder.fsub(whole, all_of(_ROUND)))
+    whole = builder.fadd(x, all_of(_ROUND + shift))
+    rest = builder.fsub(x, builder.fsub(whole, all_of(_ROUND + shift)))
     series = all_of(_SERIES[-1])
     for coefficient in reversed(_SERIES[:-1]):
         series = builder.call(fma, [series, rest, all_of(coefficient)])
@@ -73,10 +75,14 @@ def rounded_up(builder: Any, x: Any) -> Any:
 
 
 def score(builder: Any, raw: Any, step: Any, factor: Any, cap: Any) -> Any:
-    """In base 2. cap: for scores that are capped, ``2 / cap`` and ``cap``, both in base 2, else None."""
-    score = builder.fmul(builder.fmul(builder.sitofp(raw, _VECTOR), step), factor)
+    """A score, in base 2 where it is capped, else still to be multiplied by ``factor``.
+
+    cap: for scores that are capped, ``2 / cap`` and ``cap``, both in base 2, else None.
+    """
+    score = builder.fmul(builder.sitofp(raw, _VECTOR), step)
     if cap is None:
         return score
+    score = builder.fmul(score, factor)
     inverse, capped = cap
     exponent = builder.fmul(score, inverse)
     exponent = larger(builder, all_of(-_FURTHEST), exponent)
@@ -98,7 +104,7 @@ def finish(builder: Any, before: Any, tile: Any, constants: list[Any]) -> tuple[
 
     Args:
         before: the rows' reference and total.
-        tile: its reference, the whole total of its weights and the bits of the largest.
+        tile: its reference, the whole total of its weights, fine, and the bits of the largest.
 
     Returns:
         What weights are multiplied by, and what is kept: reference, total, what a whole product is worth, and what sums
@@ -108,11 +114,12 @@ def finish(builder: Any, before: Any, tile: Any, constants: list[Any]) -> tuple[
     after = larger(builder, reference, tile_reference)
     old = _whole_power(builder, builder.fsub(reference, after))
     new = _whole_power(builder, builder.fsub(tile_reference, after))
-    heaviest = builder.bitcast(top, _VECTOR)
+    heaviest = builder.bitcast(builder.and_(top, whole_of(_SIGN)), _VECTOR)
     multiplier = builder.fdiv(constants[0], heaviest)
     multiplier = builder.select(builder.fcmp_ordered("<", multiplier, all_of(_MOST)), multiplier, all_of(_MOST))
-    worth = builder.fmul(builder.fmul(heaviest, constants[1]), new)
-    tile_total = builder.fmul(builder.fmul(builder.sitofp(whole_total, _VECTOR), all_of(1.0 / _FINE)), new)
+    coarse = builder.fmul(new, all_of(2.0**-_FINE))
+    worth = builder.fmul(builder.fmul(heaviest, constants[1]), coarse)
+    tile_total = builder.fmul(builder.sitofp(whole_total, _VECTOR), coarse)
     added = builder.call(fused_multiply_add(builder.module), [total, old, tile_total])
     return multiplier, [after, added, worth, old]
 
@@ -123,11 +130,28 @@ def nearest(builder: Any, x: Any, factor: Any) -> Any:
     return builder.bitcast(builder.call(fma, [x, factor, all_of(_ROUND)]), _WHOLE)
 
 
-def weigh(builder: Any, score: Any, reference: Any, step: Any, within: Any) -> tuple[Any, Any, Any]:
-    """A weight in fine whole numbers, it times its value's step, and the bits of that; within: None where all are."""
-    weight = _power(builder, builder.fsub(score, reference))
+def reference_of(builder: Any, highest: Any, factor: Any, cap: Any) -> Any:
+    """A whole number that no score exceeds, but for a rounding; of a row that sees none the least there is."""
+    if cap is None:
+        # Of a query of zeros and no key that is NaN, which would stay.
+        highest = larger(builder, builder.fmul(highest, factor), all_of(LEAST))
+    return rounded_up(builder, highest)
+
+
+def weigh(
+    builder: Any, score: Any, factor: Any, reference: Any, step: Any, within: Any, cap: Any
+) -> tuple[Any, Any, Any]:  # fmt: skip
+    """What a weight adds to the total, it times its value's step, and the bits of that, all in fine whole numbers.
+
+    within: None where all are. The total has UNIT too much for each weight.
+    """
+    if cap is None:
+        below = builder.call(fused_multiply_add(builder.module), [score, factor, builder.fneg(reference)])
+    else:
+        below = builder.fsub(score, reference)
+    weight = _power(builder, below, _FINE)
     heavy = builder.fmul(weight, step)
     if within is not None:
         weight, heavy = (builder.select(within, x, all_of(0.0)) for x in (weight, heavy))
-    fine = builder.sub(nearest(builder, weight, all_of(_FINE)), builder.bitcast(all_of(_ROUND), _WHOLE))
-    return fine, heavy, builder.and_(builder.bitcast(heavy, _WHOLE), whole_of(_SIGN))
+    fine = builder.bitcast(builder.fadd(weight, all_of(_ROUND)), _WHOLE)
+    return fine, heavy, builder.bitcast(heavy, _WHOLE)

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from kernels.cpu.integer_softmax import LEAST, LOG2_E
+from kernels.cpu.integer_softmax import LOG2_E
+from kernels.cpu.integer_weights import LEAST
 from kernels.cpu.jit import inline
 from kernels.cpu.memory import float_of_bits, floats, ints, longs, prefetch
 from kernels.cpu.rounding import round_run
