@@ -27,6 +27,7 @@ from kernels.linear.cpu_tasks import (
     SUMS,
     Product,
     add_bias,
+    block_begin,
     gate,
     panels_per_task,
     product_of,
@@ -146,13 +147,14 @@ def _linear_float32(arguments: Any, member: int, members: int) -> None:
     sums = p.scratch + member * p.words * 4
     groups = (p.panels + p.group - 1) // p.group
     most = max(ROW_BLOCK // 4, min(ROW_BLOCK, _NEAR // p.depth))
-    tasks = groups * ((p.rows + most - 1) // most)
+    blocks = (p.rows + most - 1) // most
+    tasks = groups * blocks
     task = take_task(p.control, tasks, member, members)
     while task < tasks:
         block, first = task // groups, task % groups * p.group
         count = min(p.group, p.panels - first)
-        begin = block * most
-        height = min(most, p.rows - begin)
+        begin = block_begin(p.rows, block, blocks)
+        height = block_begin(p.rows, block + 1, blocks) - begin
         to = p.out + (begin * p.out_stride + first * WIDTH) * 4
         if p.activation == NOT_GATED:
             _panels_float32(p, begin, height, first, count, to, p.out_stride)

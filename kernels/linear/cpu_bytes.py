@@ -10,7 +10,7 @@ from kernels.cpu.group_rounding import round_groups
 from kernels.cpu.jit import inline
 from kernels.cpu.team import take_task
 from kernels.cpu.tile import WIDTH
-from kernels.linear.cpu_tasks import NOT_GATED, ROW_BLOCK, SUMS, Product, add_bias, gate, product_of
+from kernels.linear.cpu_tasks import NOT_GATED, ROW_BLOCK, SUMS, Product, add_bias, block_begin, gate, product_of
 
 
 @inline
@@ -31,12 +31,14 @@ def linear_bytes(arguments: Any, member: int, members: int) -> None:
     of_groups = spare + GROUP * 4
     rounded = of_groups + ROW_BLOCK * 2 * row_groups * 4
     groups = (p.panels + p.group - 1) // p.group
-    tasks = groups * ((p.rows + ROW_BLOCK - 1) // ROW_BLOCK)
+    blocks = (p.rows + ROW_BLOCK - 1) // ROW_BLOCK
+    tasks = groups * blocks
     have = -1
     task = take_task(p.control, tasks, member, members)
     while task < tasks:
         block, first = task // groups, task % groups * p.group
-        begin, height = block * ROW_BLOCK, min(ROW_BLOCK, p.rows - block * ROW_BLOCK)
+        begin = block_begin(p.rows, block, blocks)
+        height = block_begin(p.rows, block + 1, blocks) - begin
         if block != have:
             for row in range(height):
                 of_row = of_groups + row * 2 * row_groups * 4

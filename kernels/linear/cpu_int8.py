@@ -11,7 +11,7 @@ from kernels.cpu.memory import floats
 from kernels.cpu.rounding import round_run
 from kernels.cpu.team import take_task
 from kernels.cpu.tile import MAX_ROWS, WIDTH
-from kernels.linear.cpu_tasks import NOT_GATED, ROW_BLOCK, SUMS, Product, add_bias, gate, product_of
+from kernels.linear.cpu_tasks import NOT_GATED, ROW_BLOCK, SUMS, Product, add_bias, block_begin, gate, product_of
 
 _PIECE = 288  # pairs of inputs whose products int32 adds up: 576 inputs, the width of a small model, go in one
 LARGEST = (2**31 - 1) // (127 * 2 * _PIECE)  # of a rounded x: 29,355, so it has 15 bits
@@ -35,12 +35,14 @@ def linear_int8(arguments: Any, member: int, members: int) -> None:
     rounded = of_rows + ROW_BLOCK * 4
     factors = floats(of_rows, ROW_BLOCK)
     groups = (p.panels + p.group - 1) // p.group
-    tasks = groups * ((p.rows + ROW_BLOCK - 1) // ROW_BLOCK)
+    blocks = (p.rows + ROW_BLOCK - 1) // ROW_BLOCK
+    tasks = groups * blocks
     have = -1
     task = take_task(p.control, tasks, member, members)
     while task < tasks:
         block, first = task // groups, task % groups * p.group
-        begin, height = block * ROW_BLOCK, min(ROW_BLOCK, p.rows - block * ROW_BLOCK)
+        begin = block_begin(p.rows, block, blocks)
+        height = block_begin(p.rows, block + 1, blocks) - begin
         if block != have:
             for row in range(height):
                 source = p.x + (begin + row) * p.x_stride * 4

@@ -14,10 +14,10 @@ MAX_GROUP = 12  # panels of one task
 GATED_GROUP = 6  # panels of the gate, and as many beside them, of one task
 GATED_GROUP_OF_ONE = 8  # of a single row's, as many as its tile takes at once
 NOT_GATED = -1  # in place of an activation
-_ROWS_AT_ONCE = 6  # that any tile takes
+ROWS_AT_ONCE = 6  # that any tile takes
 LAYOUT = "15q"
 # Floats of one member's unfinished sums: a tile's rows by a group of panels; of float32 a block's by two.
-SUMS = max(_ROWS_AT_ONCE * 2 * MAX_GROUP, ROW_BLOCK * 4) * WIDTH
+SUMS = max(ROWS_AT_ONCE * 2 * MAX_GROUP, ROW_BLOCK * 4) * WIDTH
 
 
 class Product(NamedTuple):
@@ -51,6 +51,13 @@ def product_of(arguments: Any) -> Product:
     return Product(
         a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11], a[12], a[13], a[14]
     )  # fmt: skip
+
+
+@inline
+def block_begin(rows: int, block: int, blocks: int) -> int:
+    """The first row of a block: all of whole tiles but the last, and as even as those allow, for members to halve."""
+    tiles = (rows + ROWS_AT_ONCE - 1) // ROWS_AT_ONCE
+    return min(rows, tiles * block // blocks * ROWS_AT_ONCE)
 
 
 @inline
