@@ -19,6 +19,7 @@ from kernels.paged_attention.cpu_problem import (
     PART,
     TASK_WORDS,
     TILE_ROWS,
+    TILE_ROWS_INT16,
     Problem,
     Task,
     problem_of,
@@ -150,11 +151,12 @@ class CpuPagedAttention:
         (rows, heads, size), kv_heads, block_size = q, pool.shape[3], pool.shape[4]
         group, stride = heads // kv_heads, -(-size // 16) * 16
         parts = kv_heads * tables[0] * (2 + tables[1] * block_size // PART)
-        tile_queries = max(1, TILE_ROWS // group)
+        whole = pool.dtype == torch.int16
+        tile_queries = max(1, (TILE_ROWS_INT16 if whole else TILE_ROWS) // group)
         self._tasks = _at_least(self._tasks, TASK_WORDS * (parts + kv_heads * (rows // tile_queries + tables[0])))
         self._partials = _at_least(self._partials, parts * group * (stride + 2))
         tile_rows = tile_queries * group
-        if pool.dtype == torch.int16:
+        if whole:
             scratch_size = -(-max(chunk_scratch(tile_rows, size), single_scratch(group, size)) // 64) * 16
         else:
             scratch_size = tile_rows * (size + KEYS + stride + 2) + KEYS * (size + stride) + block_size * size + 16

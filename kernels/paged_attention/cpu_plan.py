@@ -4,9 +4,10 @@ from typing import Any
 
 import numpy as np
 
+from kernels.cpu.arguments import INT16
 from kernels.cpu.jit import inline
 from kernels.cpu.memory import fill, ints, longs
-from kernels.paged_attention.cpu_problem import PART, TASK_WORDS, TILE_ROWS, Problem, Task, problem_of
+from kernels.paged_attention.cpu_problem import PART, TASK_WORDS, TILE_ROWS, TILE_ROWS_INT16, Problem, Task, problem_of
 
 
 @inline
@@ -27,7 +28,8 @@ def _clear_rows(p: Problem, first: int, end: int) -> None:
 @inline
 def _cut_chunk(p: Problem, sequence: int, first: int, end: int, length: int) -> None:
     """Tasks of a sequence with several rows; the last rows, which see most, first."""
-    step = max(1, TILE_ROWS // (p.heads // p.kv_heads))
+    tile_rows = TILE_ROWS_INT16 if p.kind == INT16 else TILE_ROWS
+    step = max(1, tile_rows // (p.heads // p.kv_heads))
     tiles = (end - first + step - 1) // step
     for tile in range(tiles - 1, -1, -1):
         row, stop = first + tile * step, min(end, first + (tile + 1) * step)

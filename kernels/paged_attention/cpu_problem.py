@@ -10,7 +10,9 @@ from kernels.cpu.jit import inline
 from kernels.cpu.memory import double_of_bits, ints, longs
 
 PART = 512  # keys of one task of a sequence with one row: a long one is shared by all threads
-TILE_ROWS = 192  # rows (queries times heads of a group) of one task of a prompt chunk
+# Rows (queries times heads of a group) of one task of a prompt chunk: of few the keys are laid out too often, of many
+# the sums leave the nearest cache. Whole numbers need no laying out.
+TILE_ROWS, TILE_ROWS_INT16 = 192, 96
 KEYS = 64  # keys that are worked on at a time
 LAYOUT = "28q2d"
 TASK_WORDS = 7
