@@ -28,7 +28,9 @@ def main() -> int:
 
 def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/bench", description=__doc__)
-    kinds = parser.add_subparsers(required=True, metavar="engine|server|priority|compare|workload|growth|profile|start")
+    kinds = parser.add_subparsers(
+        required=True, metavar="engine|server|priority|compare|workload|growth|profile|cores|start"
+    )
     engine = kinds.add_parser("engine", help="the engine in this process, without Triton Server")
     engine.add_argument("--model", default=DEFAULT_MODEL, help="as for scripts/serve (%(default)s)")
     engine.add_argument("--parameter", action="append", default=[], metavar="KEY=VALUE", help="an engine parameter")
@@ -108,6 +110,12 @@ def _add_step(kinds: Any) -> None:
         kind.add_argument("--repeats", type=int, default=9, help="steps that are timed (%(default)s)")
         kind.add_argument("--sequences", type=int, nargs="+", default=sequences, help="(%(default)s)")
         kind.add_argument("--keys", type=int, nargs="+", default=keys, help="of each sequence (%(default)s)")
+    cores = kinds.add_parser("cores", help="how far apart the cores are, by a cache line, beside a prompt's step")
+    cores.add_argument("--model", default=DEFAULT_MODEL, help="as for scripts/serve (%(default)s)")
+    cores.add_argument("--tokens", type=int, default=512, help="of the prompt (%(default)s)")
+    cores.add_argument("--rounds", type=int, default=10, help="(%(default)s)")
+    cores.add_argument("--pause", type=float, default=1.0, help="seconds between them (%(default)s)")
+    cores.set_defaults(measurement=_cores)
     growth.set_defaults(measurement=_growth)
     profile.set_defaults(measurement=_profile)
 
@@ -185,6 +193,15 @@ def _growth(arguments: argparse.Namespace) -> None:
     for count in arguments.sequences:
         fit = linear_fit([line for line in lines if line["sequences"] == count])
         print(json.dumps({"sequences": count, **fit}), flush=True)
+
+
+def _cores(arguments: argparse.Namespace) -> None:
+    from benchmarks.core_distance import distances
+    from benchmarks.decode_step import Subject
+
+    subject = Subject(directory=ensure(arguments.model, model_cache()), precision="int8", threads=available_cores())
+    for line in distances(subject, arguments.tokens, arguments.rounds, arguments.pause):
+        print(json.dumps(line), flush=True)
 
 
 def _profile(arguments: argparse.Namespace) -> None:

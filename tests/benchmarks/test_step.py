@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from kernels.cpu.team import Team
+from scripts.benchmarks.core_distance import distances, line_nanoseconds
 from scripts.benchmarks.decode_step import Subject, growth, linear_fit
 from scripts.benchmarks.step_profile import StepProfile, key_bytes, weight_bytes, weight_products
 from tests.model.tiny_models import save_tiny
@@ -59,3 +61,18 @@ def test_floors_are_counted_from_the_shapes(subject: Subject) -> None:
     whole_panels = sum(-(-rows // 16) * 16 * (columns + 4) for rows, columns in matrices)  # a byte each, a scale a row
     assert weight_bytes(weights) == whole_panels
     assert key_bytes(config, 10, 2) == 10 * config.num_layers * 2 * config.num_kv_heads * config.head_dim * 2
+
+
+def test_a_line_takes_some_time_between_two_threads_and_there_is_none_where_one_is_alone() -> None:
+    two, alone = Team(2), Team(1)
+    found = line_nanoseconds(two)
+    assert found is not None
+    assert found > 0
+    assert line_nanoseconds(alone) is None
+    two.close()
+
+
+def test_distances_have_a_line_per_round(subject: Subject) -> None:
+    lines = list(distances(subject, tokens=40, rounds=2, pause=0.0))
+    assert [line["tokens"] for line in lines] == [40, 40]
+    assert all(line["line_ns"] == [None, None] and line["step_ms"] > 0 for line in lines)  # of one thread

@@ -2,9 +2,11 @@ import subprocess
 import sys
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numba
 import numpy as np
 import pytest
 from numba import carray
@@ -33,6 +35,21 @@ COUNT = Kernel(_count)
 def run(team: Team, done: np.ndarray, seen: np.ndarray, **options: bool) -> None:
     COUNT.compile()
     team.run(COUNT, "3q", team.control, done.ctypes.data, seen.ctypes.data, **options)
+
+
+@numba.njit
+def _next(control: int, tasks: int, member: int, members: int) -> int:
+    return take_task(control, tasks, member, members)  # type: ignore[no-any-return]
+
+
+def test_a_member_takes_its_own_run_of_tasks_first_and_then_those_of_others() -> None:
+    team = Team(3)  # whose workers find no kernel to run
+    take = partial(_next, team.control, 10)
+    assert [take(1, 3) for _ in range(4)] == [3, 4, 5, 6]
+    assert [take(2, 3), take(0, 3), take(2, 3)] == [7, 0, 8]
+    assert [take(1, 3) for _ in range(5)] == [9, 1, 2, 10, 10]
+    assert [take(member, 3) for member in range(3)] == [10, 10, 10]
+    team.close()
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3, 5])
