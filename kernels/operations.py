@@ -1,6 +1,7 @@
 """The operations that a decoder runs on, by what each takes and gives."""
 
-from contextlib import AbstractContextManager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -111,6 +112,7 @@ class Recorder(Protocol):
 class Operations:
     """One callable per operation. Every set of them computes the same; they differ in speed and device.
 
+    workspace: within its context what an operation gives holds only until the same one has run twice more.
     recorder: of sets that can record, else None.
     """
 
@@ -122,4 +124,5 @@ class Operations:
     pack_linear: PackLinear
     linear: Linear
     gated_linear: GatedLinear
+    workspace: Callable[[], AbstractContextManager[None]] = nullcontext
     recorder: Recorder | None = None

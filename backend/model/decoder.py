@@ -73,7 +73,9 @@ class Decoder:
             float32 ``[R, vocab_size]``, row ``i`` for row ``inputs.logit_rows[i]`` of the batch.
         """
         hidden, rotations = self.embed(inputs.token_ids), self.rotations(inputs.positions)
-        return self.logits(self.run_layers(hidden, rotations, inputs, pool, inputs.logit_rows))
+        with self._operations.workspace():
+            normed = self.run_layers(hidden, rotations, inputs, pool, inputs.logit_rows)
+        return self.logits(normed)
 
     def embed(self, token_ids: Tensor) -> Tensor:
         """int64 ``[T]`` -> ``[T, E]``, the residual stream before the first layer."""

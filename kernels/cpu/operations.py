@@ -34,5 +34,6 @@ def make_operations(
         pack_linear=linear.pack,
         linear=linear,
         gated_linear=CpuGatedLinear(linear, activation),
+        workspace=team.workspace,
         recorder=team,
     )

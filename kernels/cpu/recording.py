@@ -1,7 +1,8 @@
-"""What a team of threads has run, so that it can run again: kernels, their arguments and the memory they work on."""
+"""The memory that a team of threads works on, and what it has run on it, so that it can run again."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,27 @@ def argument_block() -> tuple[memoryview, int]:
     """Words for a kernel's arguments, at most 64, and their address, which holds for as long as the memoryview does."""
     words = np.zeros(_MAX_ARGUMENTS, dtype=np.int64)
     return words.data, words.ctypes.data
+
+
+class Workspace:
+    """Memory for what operations give, taken again by the same operation in every layer and step.
+
+    So it stays in the caches of the threads that write it: from an allocator, the next operation would get what another
+    thread has just written. Each operation has two pieces for each width of its rows and takes them in turns: a result
+    must have been used by the time the same operation has run twice more.
+    """
+
+    def __init__(self) -> None:
+        self._pieces: dict[tuple[str, tuple[int, ...]], list[Tensor]] = {}
+
+    def empty(self, user: str, shape: tuple[int, ...]) -> Tensor:
+        """The piece whose turn it is, or where it is too small a new one."""
+        pieces = self._pieces.setdefault((user, shape[1:]), [torch.empty(0), torch.empty(0)])
+        pieces.reverse()
+        count = math.prod(shape)
+        if pieces[0].numel() < count:
+            pieces[0] = torch.empty(count)
+        return pieces[0][:count].view(shape)
 
 
 class Recording:

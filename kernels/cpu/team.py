@@ -30,7 +30,7 @@ from torch import Tensor
 
 from kernels.cpu.jit import Kernel, compile_cached, inline
 from kernels.cpu.memory import exchange, fetch_add, invoke, load, longs, relax, store
-from kernels.cpu.recording import Recording, argument_block
+from kernels.cpu.recording import Recording, Workspace, argument_block
 
 # POSIX semaphores of the C library, at an address; Any, as numba's stubs do not know what compiled code may call.
 _sem_post: Any = types.ExternalFunction("sem_post", types.int32(types.int64))
@@ -184,6 +184,7 @@ class Team:
         self._words, self._arguments = argument_block()
         self._run, self._run_all = _entry(_run, 4), _entry(_run_all, 3)
         self._recording: Recording | None = None
+        self._workspace, self._in_workspace = Workspace(), False
         serve, close = _entry(_serve, 3), _entry(_close, 2)
         _entry(_open, 2)(self.control, num_threads)
         for member in range(1, num_threads):
@@ -215,7 +216,9 @@ class Team:
 
     def empty(self, user: str, *shape: int) -> Tensor:
         """Float32 memory for what an operation gives, whose name is ``user``."""
-        return torch.empty(shape) if self._recording is None else self._recording.empty(user, shape)
+        if self._recording is not None:
+            return self._recording.empty(user, shape)
+        return self._workspace.empty(user, shape) if self._in_workspace else torch.empty(shape)
 
     def keep(self, *tensors: Tensor) -> None:
         """Memory that a kernel was just given and nobody else may hold for long."""
@@ -226,6 +229,15 @@ class Team:
     def recorded(self) -> bool:
         """Whether what runs now will run again, on other values."""
         return self._recording is not None
+
+    @contextmanager
+    def workspace(self) -> Iterator[None]:
+        """Until the end of the context, results go where those of earlier ones were: see ``Workspace``."""
+        self._in_workspace = True
+        try:
+            yield
+        finally:
+            self._in_workspace = False
 
     @contextmanager
     def recording(self) -> Iterator[Recording]:

@@ -79,7 +79,7 @@ class StepProfile:
 
             return call
 
-        others = ("pack_linear", "recorder")
+        others = ("pack_linear", "workspace", "recorder")
         names = [field.name for field in dataclasses.fields(operations) if field.name not in others]
         return dataclasses.replace(operations, **{name: watch(name, getattr(operations, name)) for name in names})
 

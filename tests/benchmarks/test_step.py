@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from kernels.cpu.line_distance import line_nanoseconds
 from kernels.cpu.team import Team
-from scripts.benchmarks.core_distance import distances, line_nanoseconds
+from scripts.benchmarks.core_distance import distances
 from scripts.benchmarks.decode_step import Subject, growth, linear_fit
 from scripts.benchmarks.step_profile import StepProfile, key_bytes, weight_bytes, weight_products
 from tests.model.tiny_models import save_tiny
@@ -65,8 +66,8 @@ def test_floors_are_counted_from_the_shapes(subject: Subject) -> None:
 
 def test_a_line_takes_some_time_between_two_threads_and_there_is_none_where_one_is_alone() -> None:
     two, alone = Team(2), Team(1)
-    found = line_nanoseconds(two)
-    assert found is not None
+    # Where other processes have the cores, the second thread may come to none of a call's tries.
+    found = next(ns for ns in (line_nanoseconds(two) for _ in range(200)) if ns is not None)
     assert found > 0
     assert line_nanoseconds(alone) is None
     two.close()

@@ -140,3 +140,17 @@ def test_compiled_code_goes_to_the_first_place_that_can_be_written(
         assert jit.cache_directory().parent == tmp_path / "user" / "inflight-batcher" / "numba"
     finally:
         jit.cache_directory.cache_clear()
+
+
+def test_in_a_workspace_an_operation_gets_its_two_pieces_in_turns_and_outside_it_new_ones() -> None:
+    team = Team(1)
+    with team.workspace():
+        first, second, third = (team.empty("norm", 6, 4) for _ in range(3))
+        other, wide, fewer = team.empty("sum", 6, 4), team.empty("norm", 6, 8), team.empty("norm", 2, 4)
+        assert fewer.shape == (2, 4)
+        more = [team.empty("norm", 9, 4) for _ in range(2)]
+    assert first.data_ptr() == third.data_ptr()
+    held = [first, second, other, wide, *more, team.empty("norm", 6, 4)]
+    assert len({tensor.data_ptr() for tensor in held}) == len(held)
+    assert fewer.data_ptr() == second.data_ptr()
+    assert [tensor.shape for tensor in more] == [(9, 4)] * 2
