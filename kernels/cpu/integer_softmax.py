@@ -21,28 +21,26 @@ from kernels.cpu.emitting import LINE, Abreast, load, number, store
 from kernels.cpu.integer_weights import (
     UNIT,
     added,
-    all_of,
     constants_at,
     finish,
-    larger,
     larger_bits,
     nearest,
     reference_of,
     score,
     weigh,
-    whole_of,
 )
 from kernels.cpu.jit import inline
 from kernels.cpu.memory import floats
 from kernels.cpu.outline import outlined_intrinsic
 from kernels.cpu.tile import WIDTH, spread, totalled
+from kernels.cpu.vectors import VECTOR, WHOLE, all_of, larger, whole_of
 
 KEYS = 64
 LOG2_E = math.log2(math.e)
 
 _I16, _I32, _I64, _F32 = ir.IntType(16), ir.IntType(32), ir.IntType(64), ir.FloatType()
 _AT_ONCE = 4  # keys whose instructions stand side by side
-_VECTOR, _WHOLE, _SHORTS = (ir.VectorType(kind, WIDTH) for kind in (_F32, _I32, _I16))
+_SHORTS = ir.VectorType(_I16, WIDTH)
 
 
 def _together(builder: Any, vectors: Any, combine: Callable[[Any, Any, Any], Any]) -> Any:
@@ -56,7 +54,7 @@ def _store_pairs(builder: Any, scores: Any, stride: Any, keys: Any, multiplier: 
     with cgutils.for_range(builder, builder.udiv(keys, two), intp=_I64) as loop:
         place = builder.add(scores, builder.mul(builder.mul(loop.index, two), stride))
         even, odd = (
-            nearest(builder, load(builder, at, _VECTOR), multiplier)
+            nearest(builder, load(builder, at, VECTOR), multiplier)
             for at in (place, builder.add(place, stride))
         )
         low = builder.and_(even, whole_of(0xFFFF))
@@ -67,21 +65,21 @@ def _store_pairs(builder: Any, scores: Any, stride: Any, keys: Any, multiplier: 
 def _emit_columns(builder: Any, masked: bool, capped: bool, arguments: list[Any]) -> None:
     """A vector of 16 rows, key after key."""
     scores, stride, keys, steps, factor_at, numbers, first, end, state, state_stride, out = arguments
-    factor, constants = load(builder, factor_at, _VECTOR), constants_at(builder, numbers)
+    factor, constants = load(builder, factor_at, VECTOR), constants_at(builder, numbers)
     cap = constants[2:] if capped else None
-    low, high = (load(builder, address, _WHOLE) for address in (first, end))
+    low, high = (load(builder, address, WHOLE) for address in (first, end))
 
     abreast = Abreast(builder, _AT_ONCE)
 
     def within(key: Any) -> Any:
         if not masked:
             return None
-        index = spread(abreast, abreast.trunc(key, _I32), _WHOLE)
+        index = spread(abreast, abreast.trunc(key, _I32), WHOLE)
         return abreast.and_(abreast.icmp_signed(">=", index, low), abreast.icmp_signed("<", index, high))
 
     def step(key: Any, part: int) -> Any:
         at = abreast.add(steps, abreast.mul(abreast.add(key, number(part * KEYS)), number(4)))
-        return spread(abreast, load(abreast, at, _F32), _VECTOR)
+        return spread(abreast, load(abreast, at, _F32), VECTOR)
 
     def each(body: Callable[[Any, Any], None]) -> None:
         with cgutils.for_range(builder, builder.udiv(keys, number(_AT_ONCE)), intp=_I64) as loop:
@@ -92,13 +90,13 @@ def _emit_columns(builder: Any, masked: bool, capped: bool, arguments: list[Any]
     def gather(variable: Any, found: Any, combine: Callable[[Any, Any, Any], Any]) -> None:
         builder.store(combine(builder, _together(builder, found, combine), builder.load(variable)), variable)
 
-    highest, top, total = (cgutils.alloca_once(builder, kind) for kind in (_VECTOR, _WHOLE, _WHOLE))
+    highest, top, total = (cgutils.alloca_once(builder, kind) for kind in (VECTOR, WHOLE, WHOLE))
     builder.store(all_of(-math.inf), highest)
     builder.store(whole_of(0), top)
     builder.store(whole_of(0), total)
 
     def score_keys(key: Any, place: Any) -> None:
-        found = score(abreast, load(abreast, place, _WHOLE), step(key, 0), factor, cap)
+        found = score(abreast, load(abreast, place, WHOLE), step(key, 0), factor, cap)
         for one, at in zip(found, place, strict=True):
             store(builder, one, at)
         inside = within(key)
@@ -109,7 +107,7 @@ def _emit_columns(builder: Any, masked: bool, capped: bool, arguments: list[Any]
     reference = reference_of(builder, builder.load(highest), factor, cap)
 
     def weigh_keys(key: Any, place: Any) -> None:
-        found, of_value = load(abreast, place, _VECTOR), step(key, 1)
+        found, of_value = load(abreast, place, VECTOR), step(key, 1)
         fine, heavy, bits = weigh(abreast, found, factor, reference, of_value, within(key), cap)
         gather(total, fine, added)
         gather(top, bits, larger_bits)
@@ -118,8 +116,8 @@ def _emit_columns(builder: Any, masked: bool, capped: bool, arguments: list[Any]
 
     each(weigh_keys)
     places = [builder.add(state, builder.mul(state_stride, number(n))) for n in range(4)]
-    before = load(builder, places[0], _VECTOR), load(builder, places[1], _VECTOR)
-    too_much = spread(builder, builder.mul(builder.trunc(keys, _I32), ir.Constant(_I32, UNIT)), _WHOLE)
+    before = load(builder, places[0], VECTOR), load(builder, places[1], VECTOR)
+    too_much = spread(builder, builder.mul(builder.trunc(keys, _I32), ir.Constant(_I32, UNIT)), WHOLE)
     tile = reference, builder.sub(builder.load(total), too_much), builder.load(top)
     multiplier, after = finish(builder, before, tile, constants)
     for value, place in zip(after, places, strict=True):
@@ -130,7 +128,7 @@ def _emit_columns(builder: Any, masked: bool, capped: bool, arguments: list[Any]
 def _emit_row(builder: Any, capped: bool, arguments: list[Any]) -> None:
     """One row, 16 keys to a vector."""
     scores, steps, factor_at, numbers, first, end, state, state_stride, out = arguments
-    factor, constants = spread(builder, load(builder, factor_at, _F32), _VECTOR), constants_at(builder, numbers)
+    factor, constants = spread(builder, load(builder, factor_at, _F32), VECTOR), constants_at(builder, numbers)
     cap = constants[2:] if capped else None
     places = [builder.add(state, builder.mul(state_stride, ir.Constant(_I64, n))) for n in range(4)]
 
@@ -142,13 +140,13 @@ def _emit_row(builder: Any, capped: bool, arguments: list[Any]) -> None:
         whole = _together(builder, vectors, combine)
         return spread(builder, totalled(builder, whole, combine), whole.type)
 
-    low, high = (spread(builder, builder.trunc(word, _I32), _WHOLE) for word in (first, end))
+    low, high = (spread(builder, builder.trunc(word, _I32), WHOLE) for word in (first, end))
     abreast = Abreast(builder, 4)
-    lanes = tuple(ir.Constant(_WHOLE, list(range(n, n + WIDTH))) for n in range(0, KEYS, WIDTH))
+    lanes = tuple(ir.Constant(WHOLE, list(range(n, n + WIDTH))) for n in range(0, KEYS, WIDTH))
     within = abreast.and_(abreast.icmp_signed(">=", lanes, low), abreast.icmp_signed("<", lanes, high))
-    raw = load(abreast, tuple(at(scores, n * LINE) for n in range(4)), _WHOLE)
+    raw = load(abreast, tuple(at(scores, n * LINE) for n in range(4)), WHOLE)
     of_keys, of_values = (
-        load(abreast, tuple(at(steps, (part * KEYS + n * WIDTH) * 4) for n in range(4)), _VECTOR) for part in range(2)
+        load(abreast, tuple(at(steps, (part * KEYS + n * WIDTH) * 4) for n in range(4)), VECTOR) for part in range(2)
     )
     found = score(abreast, raw, of_keys, factor, cap)
     seen = abreast.select(within, found, all_of(-math.inf))
@@ -157,7 +155,7 @@ def _emit_row(builder: Any, capped: bool, arguments: list[Any]) -> None:
     too_much = whole_of(KEYS * UNIT % (1 << 32))
     total = builder.sub(together(fine, added), too_much)
     top = together(bits, larger_bits)
-    before = tuple(spread(builder, load(builder, place, _F32), _VECTOR) for place in places[:2])
+    before = tuple(spread(builder, load(builder, place, _F32), VECTOR) for place in places[:2])
     multiplier, after = finish(builder, before, (reference, total, top), constants)
     for value, place in zip(after, places, strict=True):
         store(builder, builder.extract_element(value, ir.Constant(_I32, 0)), place)

@@ -8,10 +8,9 @@ from numba.core import cgutils
 
 from kernels.cpu.emitting import load
 from kernels.cpu.tile import WIDTH, fused_multiply_add, spread
+from kernels.cpu.vectors import ROUND, VECTOR, WHOLE, all_of, larger, series_by_power, whole_of
 
 _I32, _I64, _F32 = ir.IntType(32), ir.IntType(64), ir.FloatType()
-_VECTOR, _WHOLE = ir.VectorType(_F32, WIDTH), ir.VectorType(_I32, WIDTH)
-_ROUND = 1.5 * 2**23  # added to a small float32, leaves the nearest whole number in its last bits
 _LOWEST = -125.0  # below it float32 has no normal number for the power of two
 _FINE = 21  # a weight of 1 is 2**21 fine whole numbers
 _MOST = 1e38  # by which weights may be multiplied: so small that it takes more, they come to nothing
@@ -20,22 +19,7 @@ _FURTHEST = 60.0  # exponent at which a hyperbolic tangent is 1
 _SERIES = [math.log(2) ** n / math.factorial(n) for n in range(6)]
 _SIGN = 0x7FFFFFFF  # all bits but it
 LEAST = -1e30  # the reference of a row that has seen no key
-UNIT = 0x4B400000  # the bits of _ROUND
-
-
-def all_of(value: float) -> Any:
-    """A number in all lanes."""
-    return ir.Constant(_VECTOR, [value] * WIDTH)
-
-
-def whole_of(value: int) -> Any:
-    """A whole number in all lanes."""
-    return ir.Constant(_WHOLE, [value] * WIDTH)
-
-
-def larger(builder: Any, a: Any, b: Any) -> Any:
-    """The larger of two, b where either is NaN: one instruction."""
-    return builder.select(builder.fcmp_ordered(">", a, b), a, b)
+UNIT = 0x4B400000  # the bits of ROUND
 
 
 def larger_bits(builder: Any, a: Any, b: Any) -> Any:
@@ -50,28 +34,23 @@ def added(builder: Any, a: Any, b: Any) -> Any:
 
 def _power(builder: Any, x: Any, shift: int = 0) -> Any:
     """2**(x + shift), 2**(shift - 125) where x is below -125, NaN for NaN."""
-    fma = fused_multiply_add(builder.module)
     x = larger(builder, all_of(_LOWEST), x)
-    whole = builder.fadd(x, all_of(_ROUND + shift))
-    rest = builder.fsub(x, builder.fsub(whole, all_of(_ROUND + shift)))
-    series = all_of(_SERIES[-1])
-    for coefficient in reversed(_SERIES[:-1]):
-        series = builder.call(fma, [series, rest, all_of(coefficient)])
-    exponent = builder.shl(builder.bitcast(whole, _WHOLE), whole_of(23))
-    return builder.bitcast(builder.add(builder.bitcast(series, _WHOLE), exponent), _VECTOR)
+    whole = builder.fadd(x, all_of(ROUND + shift))
+    rest = builder.fsub(x, builder.fsub(whole, all_of(ROUND + shift)))
+    return series_by_power(builder, _SERIES, rest, whole)
 
 
 def _whole_power(builder: Any, x: Any) -> Any:
     """2**x of whole x <= 0, exactly; 0 below -126."""
     x = larger(builder, all_of(-127.0), x)
-    exponent = builder.add(builder.bitcast(builder.fadd(x, all_of(_ROUND)), _WHOLE), whole_of(127))
-    return builder.bitcast(builder.shl(exponent, whole_of(23)), _VECTOR)
+    exponent = builder.add(builder.bitcast(builder.fadd(x, all_of(ROUND)), WHOLE), whole_of(127))
+    return builder.bitcast(builder.shl(exponent, whole_of(23)), VECTOR)
 
 
 def rounded_up(builder: Any, x: Any) -> Any:
     """The least whole numbers that are not smaller."""
     name = f"llvm.ceil.v{WIDTH}f32"
-    return builder.call(cgutils.get_or_insert_function(builder.module, ir.FunctionType(_VECTOR, [_VECTOR]), name), [x])
+    return builder.call(cgutils.get_or_insert_function(builder.module, ir.FunctionType(VECTOR, [VECTOR]), name), [x])
 
 
 def score(builder: Any, raw: Any, step: Any, factor: Any, cap: Any) -> Any:
@@ -79,7 +58,7 @@ def score(builder: Any, raw: Any, step: Any, factor: Any, cap: Any) -> Any:
 
     cap: for scores that are capped, ``2 / cap`` and ``cap``, both in base 2, else None.
     """
-    score = builder.fmul(builder.sitofp(raw, _VECTOR), step)
+    score = builder.fmul(builder.sitofp(raw, VECTOR), step)
     if cap is None:
         return score
     score = builder.fmul(score, factor)
@@ -95,7 +74,7 @@ def score(builder: Any, raw: Any, step: Any, factor: Any, cap: Any) -> Any:
 def constants_at(builder: Any, address: Any) -> list[Any]:
     """Four numbers at an address, each in all lanes: those that ``put_constants`` puts there."""
     return [
-        spread(builder, load(builder, builder.add(address, ir.Constant(_I64, 4 * n)), _F32), _VECTOR) for n in range(4)
+        spread(builder, load(builder, builder.add(address, ir.Constant(_I64, 4 * n)), _F32), VECTOR) for n in range(4)
     ]
 
 
@@ -114,20 +93,20 @@ def finish(builder: Any, before: Any, tile: Any, constants: list[Any]) -> tuple[
     after = larger(builder, reference, tile_reference)
     old = _whole_power(builder, builder.fsub(reference, after))
     new = _whole_power(builder, builder.fsub(tile_reference, after))
-    heaviest = builder.bitcast(builder.and_(top, whole_of(_SIGN)), _VECTOR)
+    heaviest = builder.bitcast(builder.and_(top, whole_of(_SIGN)), VECTOR)
     multiplier = builder.fdiv(constants[0], heaviest)
     multiplier = builder.select(builder.fcmp_ordered("<", multiplier, all_of(_MOST)), multiplier, all_of(_MOST))
     coarse = builder.fmul(new, all_of(2.0**-_FINE))
     worth = builder.fmul(builder.fmul(heaviest, constants[1]), coarse)
-    tile_total = builder.fmul(builder.sitofp(whole_total, _VECTOR), coarse)
+    tile_total = builder.fmul(builder.sitofp(whole_total, VECTOR), coarse)
     added = builder.call(fused_multiply_add(builder.module), [total, old, tile_total])
     return multiplier, [after, added, worth, old]
 
 
 def nearest(builder: Any, x: Any, factor: Any) -> Any:
-    """``x * factor`` to the nearest whole number, as bits of ``_ROUND`` and it; 16 of them are the number itself."""
+    """``x * factor`` to the nearest whole number, as bits of ``ROUND`` and it; 16 of them are the number itself."""
     fma = fused_multiply_add(builder.module)
-    return builder.bitcast(builder.call(fma, [x, factor, all_of(_ROUND)]), _WHOLE)
+    return builder.bitcast(builder.call(fma, [x, factor, all_of(ROUND)]), WHOLE)
 
 
 def reference_of(builder: Any, highest: Any, factor: Any, cap: Any) -> Any:
@@ -153,5 +132,5 @@ def weigh(
     heavy = builder.fmul(weight, step)
     if within is not None:
         weight, heavy = (builder.select(within, x, all_of(0.0)) for x in (weight, heavy))
-    fine = builder.bitcast(builder.fadd(weight, all_of(_ROUND)), _WHOLE)
-    return fine, heavy, builder.bitcast(heavy, _WHOLE)
+    fine = builder.bitcast(builder.fadd(weight, all_of(ROUND)), WHOLE)
+    return fine, heavy, builder.bitcast(heavy, WHOLE)

@@ -19,26 +19,16 @@ from numba.extending import intrinsic
 from kernels.cpu.jit import inline
 from kernels.cpu.outline import outlined
 from kernels.cpu.tile import WIDTH, at_element, floats_of, fused_multiply_add, spread, totalled
+from kernels.cpu.vectors import ROUND, VECTOR, WHOLE, all_of, larger, series_by_power
 
 KEYS = 64
 
 _I32, _I64, _F32 = ir.IntType(32), ir.IntType(64), ir.FloatType()
-_VECTOR, _WHOLE = ir.VectorType(_F32, WIDTH), ir.VectorType(_I32, WIDTH)
 _LOWEST = -87.0  # below it float32 has no normal number for the exponential
-_ROUND = 1.5 * 2**23  # added to a small float32, leaves the nearest whole number in its last bits
 _LOG2_E = struct.unpack("f", struct.pack("f", math.log2(math.e)))[0]
 _LOG2_E_REST = math.log2(math.e) - _LOG2_E  # what float32 leaves of it
 # 2**f for |f| <= 0.5: Taylor's series, off by 5e-9 at most.
 _SERIES = [math.log(2) ** n / math.factorial(n) for n in range(8)]
-
-
-def _all(value: float) -> Any:
-    return ir.Constant(_VECTOR, [value] * WIDTH)
-
-
-def _larger(builder: Any, a: Any, b: Any) -> Any:
-    """The larger of two, b where either is NaN: one instruction."""
-    return builder.select(builder.fcmp_ordered(">", a, b), a, b)
 
 
 def _fold(builder: Any, vectors: list[Any], combine: Callable[[Any, Any, Any], Any]) -> Any:
@@ -52,22 +42,17 @@ def _fold(builder: Any, vectors: list[Any], combine: Callable[[Any, Any, Any], A
 def _exponential(builder: Any, x: Any) -> Any:
     """e**x for x <= 0; e**-87 below that; NaN for NaN. Relative error below 3e-7."""
     fma = fused_multiply_add(builder.module)
-    x = _larger(builder, _all(_LOWEST), x)
-    whole = builder.call(fma, [x, _all(_LOG2_E), _all(_ROUND)])
-    rest = builder.call(fma, [x, _all(_LOG2_E), builder.fsub(_all(_ROUND), whole)])
-    rest = builder.call(fma, [x, _all(_LOG2_E_REST), rest])
-    series = _all(_SERIES[-1])
-    for coefficient in reversed(_SERIES[:-1]):
-        series = builder.call(fma, [series, rest, _all(coefficient)])
-    exponent = builder.shl(builder.bitcast(whole, _WHOLE), ir.Constant(_WHOLE, [23] * WIDTH))
-    power = builder.bitcast(builder.add(exponent, ir.Constant(_WHOLE, [127 << 23] * WIDTH)), _VECTOR)
-    return builder.fmul(series, power)
+    x = larger(builder, all_of(_LOWEST), x)
+    whole = builder.call(fma, [x, all_of(_LOG2_E), all_of(ROUND)])
+    rest = builder.call(fma, [x, all_of(_LOG2_E), builder.fsub(all_of(ROUND), whole)])
+    rest = builder.call(fma, [x, all_of(_LOG2_E_REST), rest])
+    return series_by_power(builder, _SERIES, rest, whole)
 
 
 def _within(builder: Any, first: Any, end: Any) -> list[Any]:
     """Which lanes lie from first to before end."""
-    low, high = (spread(builder, builder.trunc(word, _I32), _WHOLE) for word in (first, end))
-    lanes = [ir.Constant(_WHOLE, list(range(at, at + WIDTH))) for at in range(0, KEYS, WIDTH)]
+    low, high = (spread(builder, builder.trunc(word, _I32), WHOLE) for word in (first, end))
+    lanes = [ir.Constant(WHOLE, list(range(at, at + WIDTH))) for at in range(0, KEYS, WIDTH)]
     return [builder.and_(builder.icmp_signed(">=", n, low), builder.icmp_signed("<", n, high)) for n in lanes]
 
 
@@ -80,24 +65,24 @@ def _emit(builder: Any, arguments: list[Any]) -> Any:
     largest, total = (builder.inttoptr(address, ir.PointerType(_F32)) for address in (largest_at, total_at))
     within = _within(builder, first, end)
     seen = [
-        builder.select(inside, floats_of(builder, scores, ir.Constant(_I64, n * WIDTH)), _all(-math.inf))
+        builder.select(inside, floats_of(builder, scores, ir.Constant(_I64, n * WIDTH)), all_of(-math.inf))
         for n, inside in enumerate(within)
     ]
     before = builder.load(largest, align=4)
-    top = _larger(builder, _fold(builder, seen, _larger), before)
+    top = larger(builder, _fold(builder, seen, larger), before)
     factor = builder.extract_element(
-        _exponential(builder, spread(builder, builder.fsub(before, top), _VECTOR)), ir.Constant(_I32, 0)
+        _exponential(builder, spread(builder, builder.fsub(before, top), VECTOR)), ir.Constant(_I32, 0)
     )
-    tops = spread(builder, top, _VECTOR)
+    tops = spread(builder, top, VECTOR)
     weights = [
-        builder.select(inside, _exponential(builder, builder.fsub(vector, tops)), _all(0.0))
+        builder.select(inside, _exponential(builder, builder.fsub(vector, tops)), all_of(0.0))
         for vector, inside in zip(seen, within, strict=True)
     ]
     sum_before = builder.fmul(builder.load(total, align=4), factor)
     builder.store(builder.fadd(sum_before, _fold(builder, weights, _add)), total, align=4)
     builder.store(top, largest, align=4)
     for n, vector in enumerate(weights):
-        builder.store(vector, at_element(builder, scores, ir.Constant(_I64, n * WIDTH), _VECTOR, 4), align=4)
+        builder.store(vector, at_element(builder, scores, ir.Constant(_I64, n * WIDTH), VECTOR, 4), align=4)
     return factor
 
 

@@ -12,14 +12,12 @@ from llvmlite import ir  # type: ignore[import-untyped]
 from numba.core import cgutils
 
 from kernels.cpu.emitting import LINE, load, number, store
-from kernels.cpu.integer_weights import all_of, larger, whole_of
 from kernels.cpu.outline import outlined_intrinsic
-from kernels.cpu.tile import WIDTH, fused_multiply_add
+from kernels.cpu.tile import fused_multiply_add
+from kernels.cpu.vectors import ROUND, VECTOR, all_of, larger, series_by_power
 
 ROOT, CUBIC = math.sqrt(2 / math.pi), 0.044715
 _I64 = ir.IntType(64)
-_VECTOR, _WHOLE = ir.VectorType(ir.FloatType(), WIDTH), ir.VectorType(ir.IntType(32), WIDTH)
-_ROUND = 1.5 * 2**23  # added to a small float32, leaves the nearest whole number in its last bits
 _LOWEST, _HIGHEST = -87.0, 88.0  # between which e**x is a normal float32
 _LN2_HIGH = 0.693359375  # exact in few bits, so that its multiples are exact too
 _LN2_LOW = float(np.float32(-2.12194440e-4))
@@ -31,15 +29,11 @@ def _exponential(builder: Any, x: Any) -> Any:
     fma = fused_multiply_add(builder.module)
     x = larger(builder, x, all_of(_LOWEST))
     x = builder.select(builder.fcmp_ordered("<", x, all_of(_HIGHEST)), x, all_of(_HIGHEST))
-    shifted = builder.call(fma, [x, all_of(1 / math.log(2)), all_of(_ROUND)])
-    whole = builder.fsub(shifted, all_of(_ROUND))
+    shifted = builder.call(fma, [x, all_of(1 / math.log(2)), all_of(ROUND)])
+    whole = builder.fsub(shifted, all_of(ROUND))
     rest = builder.call(fma, [whole, all_of(-_LN2_HIGH), x])
     rest = builder.call(fma, [whole, all_of(-_LN2_LOW), rest])
-    series = all_of(_SERIES[-1])
-    for coefficient in reversed(_SERIES[:-1]):
-        series = builder.call(fma, [series, rest, all_of(coefficient)])
-    exponent = builder.shl(builder.bitcast(shifted, _WHOLE), whole_of(23))
-    return builder.bitcast(builder.add(builder.bitcast(series, _WHOLE), exponent), _VECTOR)
+    return series_by_power(builder, _SERIES, rest, shifted)
 
 
 def _inner(builder: Any, x: Any) -> Any:
@@ -53,7 +47,7 @@ def _emit(builder: Any, with_tanh: bool, arguments: list[Any]) -> None:
     gate_at, up_at, vectors, out = arguments
     with cgutils.for_range(builder, vectors, intp=_I64) as loop:
         distance = builder.mul(loop.index, number(LINE))
-        gate, up = (load(builder, builder.add(base, distance), _VECTOR) for base in (gate_at, up_at))
+        gate, up = (load(builder, builder.add(base, distance), VECTOR) for base in (gate_at, up_at))
         z = _inner(builder, gate) if with_tanh else gate
         below = builder.fadd(_exponential(builder, builder.fsub(all_of(-0.0), z)), all_of(1.0))
         store(builder, builder.fmul(builder.fdiv(gate, below), up), builder.add(out, distance))

@@ -10,7 +10,7 @@ from kernels.cpu.group_rounding import round_groups
 from kernels.cpu.jit import inline
 from kernels.cpu.team import take_task
 from kernels.cpu.tile import WIDTH
-from kernels.linear.cpu_tasks import NOT_GATED, ROW_BLOCK, SUMS, Product, add_bias, block_begin, gate, product_of
+from kernels.linear.cpu_tasks import ROW_BLOCK, SUMS, Product, add_bias, block_begin, multiply, product_of
 
 
 @inline
@@ -50,13 +50,7 @@ def linear_bytes(arguments: Any, member: int, members: int) -> None:
             some = min(MOST_ROWS, height - row)
             to = p.out + ((begin + row) * p.out_stride + first * WIDTH) * 4
             x, steps = rounded + row * row_groups * GROUP, of_groups + row * 2 * row_groups * 4
-            if p.activation == NOT_GATED:
-                _columns(p, x, steps, first, count, some, to, p.out_stride)
-            else:
-                _columns(p, x, steps, first, count, some, sums, 2 * count * WIDTH)
-                beside = sums + count * WIDTH * 4
-                _columns(p, x, steps, p.panels + first, count, some, beside, 2 * count * WIDTH)
-                gate(p, sums, some, count, to)
+            multiply(_columns, p, x, steps, first, count, some, to, sums)
             row += some
         task = take_task(p.control, tasks, member, members)
 
