@@ -12,12 +12,14 @@ import os
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
+from numba.core.errors import NumbaWarning
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -67,10 +69,16 @@ class Kernel:
 
 
 def compile_cached(name: str, build: Callable[[], Any]) -> Any:
-    """Run ``build``, which compiles with ``cache=True``, and say so where it took a compiler rather than the cache."""
+    """Run ``build``, which compiles with ``cache=True``, and say so where it took a compiler rather than the cache.
+
+    Raises NumbaWarning for code that cannot be kept, as it holds addresses of this process.
+    """
     numba.config.CACHE_DIR = str(cache_directory())
     began = time.perf_counter()
-    compiled = build()
+    with warnings.catch_warnings():
+        # Each start would take the compiler's seconds again.
+        warnings.filterwarnings("error", message="Cannot cache", category=NumbaWarning)
+        compiled = build()
     if not _from_cache(compiled):
         seconds, place = time.perf_counter() - began, f"kept in {cache_directory()}"
         print(f"kernels: compiled {name} for this CPU in {seconds:.1f} s, {place}", file=sys.stderr, flush=True)

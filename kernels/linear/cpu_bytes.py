@@ -10,7 +10,7 @@ from kernels.cpu.group_rounding import round_groups
 from kernels.cpu.jit import inline
 from kernels.cpu.team import take_task
 from kernels.cpu.tile import WIDTH
-from kernels.linear.cpu_tasks import ROW_BLOCK, SUMS, Product, add_bias, block_begin, multiply, product_of
+from kernels.linear.cpu_tasks import ROW_BLOCK, SUMS, Product, add_bias, block_begin, multiplying, product_of
 
 
 @inline
@@ -20,6 +20,9 @@ def _columns(p: Product, x: int, of_groups: int, first: int, panels: int, rows: 
     w, scale = p.w + first * groups * GROUP * WIDTH, p.scale + first * WIDTH * 4
     byte_columns(rows, panels, x, w, groups, out, stride, scale, of_groups)
     add_bias(p, first, panels, rows, out, stride)
+
+
+_multiply = multiplying(_columns)
 
 
 def linear_bytes(arguments: Any, member: int, members: int) -> None:
@@ -50,7 +53,7 @@ def linear_bytes(arguments: Any, member: int, members: int) -> None:
             some = min(MOST_ROWS, height - row)
             to = p.out + ((begin + row) * p.out_stride + first * WIDTH) * 4
             x, steps = rounded + row * row_groups * GROUP, of_groups + row * 2 * row_groups * 4
-            multiply(_columns, p, x, steps, first, count, some, to, sums)
+            _multiply(p, x, steps, first, count, some, to, sums)
             row += some
         task = take_task(p.control, tasks, member, members)
 

@@ -11,7 +11,7 @@ from kernels.cpu.memory import floats
 from kernels.cpu.rounding import round_run
 from kernels.cpu.team import take_task
 from kernels.cpu.tile import MAX_ROWS, WIDTH
-from kernels.linear.cpu_tasks import ROW_BLOCK, SUMS, Product, add_bias, block_begin, multiply, product_of
+from kernels.linear.cpu_tasks import ROW_BLOCK, SUMS, Product, add_bias, block_begin, multiplying, product_of
 
 _PIECE = 288  # pairs of inputs whose products int32 adds up: 576 inputs, the width of a small model, go in one
 LARGEST = (2**31 - 1) // (127 * 2 * _PIECE)  # of a rounded x: 29,355, so it has 15 bits
@@ -24,6 +24,9 @@ def _columns(p: Product, x: int, factors: int, first: int, panels: int, rows: in
     w, scale = p.w + first * pairs * 2 * WIDTH, p.scale + first * WIDTH * 4
     integer_columns(rows, panels, x, pairs, w, pairs, _PIECE, out, stride, scale, factors)
     add_bias(p, first, panels, rows, out, stride)
+
+
+_multiply = multiplying(_columns)
 
 
 def linear_int8(arguments: Any, member: int, members: int) -> None:
@@ -53,7 +56,7 @@ def linear_int8(arguments: Any, member: int, members: int) -> None:
             some = min(MAX_ROWS, height - row)
             to = p.out + ((begin + row) * p.out_stride + first * WIDTH) * 4
             x, steps = rounded + row * pairs * 4, of_rows + row * 4
-            multiply(_columns, p, x, steps, first, count, some, to, sums)
+            _multiply(p, x, steps, first, count, some, to, sums)
             row += some
         task = take_task(p.control, tasks, member, members)
 

@@ -1,5 +1,6 @@
 """What the linear maps of all kinds of weights share: their arguments, how the work is cut, the bias and the gate."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from numba import carray
@@ -82,20 +83,22 @@ def gate(p: Product, sums: int, rows: int, panels: int, out: int) -> None:
         activate(p.activation, of_gate, of_gate + columns * 4, columns, out + row * p.out_stride * 4)
 
 
-@inline
-def multiply(
-    columns: Any, p: Product, x: int, steps: int, first: int, panels: int, rows: int, to: int, sums: int
-) -> None:  # fmt: skip
-    """A run of panels by a tile's rows, gated where they are to be.
+def multiplying(columns: Callable[[Product, int, int, int, int, int, int, int], None]) -> Any:
+    """What multiplies a run of panels by a tile's rows, and gates them where they are to be.
 
     columns: ``(p, x, steps, first, panels, rows, out, stride)`` of the kind of weights; x and steps are for it.
     """
-    if p.activation == NOT_GATED:
-        columns(p, x, steps, first, panels, rows, to, p.out_stride)
-    else:
-        columns(p, x, steps, first, panels, rows, sums, 2 * panels * WIDTH)
-        columns(p, x, steps, p.panels + first, panels, rows, sums + panels * WIDTH * 4, 2 * panels * WIDTH)
-        gate(p, sums, rows, panels, to)
+
+    @inline
+    def multiply(p: Product, x: int, steps: int, first: int, panels: int, rows: int, to: int, sums: int) -> None:
+        if p.activation == NOT_GATED:
+            columns(p, x, steps, first, panels, rows, to, p.out_stride)
+        else:
+            columns(p, x, steps, first, panels, rows, sums, 2 * panels * WIDTH)
+            columns(p, x, steps, p.panels + first, panels, rows, sums + panels * WIDTH * 4, 2 * panels * WIDTH)
+            gate(p, sums, rows, panels, to)
+
+    return multiply
 
 
 def panels_per_task(panels: int, num_threads: int, most: int = MAX_GROUP) -> int:

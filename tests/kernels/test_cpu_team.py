@@ -10,6 +10,7 @@ import numba
 import numpy as np
 import pytest
 from numba import carray
+from numba.core.errors import NumbaWarning
 
 from kernels.cpu import jit
 from kernels.cpu.jit import Kernel
@@ -154,3 +155,13 @@ def test_in_a_workspace_an_operation_gets_its_two_pieces_in_turns_and_outside_it
     assert len({tensor.data_ptr() for tensor in held}) == len(held)
     assert fewer.data_ptr() == second.data_ptr()
     assert [tensor.shape for tensor in more] == [(9, 4)] * 2
+
+
+def test_code_that_could_not_be_kept_is_refused() -> None:
+    table = np.zeros(1 << 18)  # so large that it stays where it is
+
+    def kernel(arguments: Any, member: int, _members: int) -> None:
+        carray(arguments, (1,))[0] = table[member]
+
+    with pytest.raises(NumbaWarning, match="Cannot cache"):
+        Kernel(kernel).compile()
