@@ -10,7 +10,7 @@ numbers or largest elements: they give the same bits.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -46,6 +46,11 @@ _SHORTS = ir.VectorType(_I16, WIDTH)
 def _together(builder: Any, vectors: Any, combine: Callable[[Any, Any, Any], Any]) -> Any:
     """Four vectors combined into one, two by two."""
     return combine(builder, combine(builder, vectors[0], vectors[1]), combine(builder, vectors[2], vectors[3]))
+
+
+def _store_all(builder: Any, values: Sequence[Any], places: Sequence[Any]) -> None:
+    for value, place in zip(values, places, strict=True):
+        store(builder, value, place)
 
 
 def _store_pairs(builder: Any, scores: Any, stride: Any, keys: Any, multiplier: Any, out: Any) -> None:
@@ -97,8 +102,7 @@ def _emit_columns(builder: Any, masked: bool, capped: bool, arguments: list[Any]
 
     def score_keys(key: Any, place: Any) -> None:
         found = score(abreast, load(abreast, place, WHOLE), step(key, 0), factor, cap)
-        for one, at in zip(found, place, strict=True):
-            store(builder, one, at)
+        _store_all(builder, found, place)
         inside = within(key)
         seen = found if inside is None else abreast.select(inside, found, all_of(-math.inf))
         gather(highest, seen, larger)
@@ -111,8 +115,7 @@ def _emit_columns(builder: Any, masked: bool, capped: bool, arguments: list[Any]
         fine, heavy, bits = weigh(abreast, found, factor, reference, of_value, within(key), cap)
         gather(total, fine, added)
         gather(top, bits, larger_bits)
-        for one, at in zip(heavy, place, strict=True):
-            store(builder, one, at)
+        _store_all(builder, heavy, place)
 
     each(weigh_keys)
     places = [builder.add(state, builder.mul(state_stride, number(n))) for n in range(4)]
@@ -120,8 +123,7 @@ def _emit_columns(builder: Any, masked: bool, capped: bool, arguments: list[Any]
     too_much = spread(builder, builder.mul(builder.trunc(keys, _I32), ir.Constant(_I32, UNIT)), WHOLE)
     tile = reference, builder.sub(builder.load(total), too_much), builder.load(top)
     multiplier, after = finish(builder, before, tile, constants)
-    for value, place in zip(after, places, strict=True):
-        store(builder, value, place)
+    _store_all(builder, after, places)
     _store_pairs(builder, scores, stride, keys, multiplier, out)
 
 

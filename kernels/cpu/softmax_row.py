@@ -19,7 +19,7 @@ from numba.extending import intrinsic
 from kernels.cpu.jit import inline
 from kernels.cpu.outline import outlined
 from kernels.cpu.tile import WIDTH, at_element, floats_of, fused_multiply_add, spread, totalled
-from kernels.cpu.vectors import ROUND, VECTOR, WHOLE, all_of, larger, series_by_power
+from kernels.cpu.vectors import ROUND, VECTOR, WHOLE, all_of, larger, whole_of
 
 KEYS = 64
 
@@ -46,7 +46,12 @@ def _exponential(builder: Any, x: Any) -> Any:
     whole = builder.call(fma, [x, all_of(_LOG2_E), all_of(ROUND)])
     rest = builder.call(fma, [x, all_of(_LOG2_E), builder.fsub(all_of(ROUND), whole)])
     rest = builder.call(fma, [x, all_of(_LOG2_E_REST), rest])
-    return series_by_power(builder, _SERIES, rest, whole)
+    series = all_of(_SERIES[-1])
+    for coefficient in reversed(_SERIES[:-1]):
+        series = builder.call(fma, [series, rest, all_of(coefficient)])
+    exponent = builder.shl(builder.bitcast(whole, WHOLE), whole_of(23))
+    power = builder.bitcast(builder.add(exponent, whole_of(127 << 23)), VECTOR)
+    return builder.fmul(series, power)  # which stays NaN, whatever bits of it the exponent would have met
 
 
 def _within(builder: Any, first: Any, end: Any) -> list[Any]:
