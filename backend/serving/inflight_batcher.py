@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +31,14 @@ from backend.serving.metrics.publisher import Cadence, Publisher
 from backend.serving.metrics.server_page import ServerPage
 from backend.serving.open_requests import OpenRequests
 from backend.serving.pace import Pace
+from backend.serving.queue_waker import REQUEST_ID, QueueWaker
 from backend.serving.request_parser import RequestParser
 from backend.serving.response_stream import Failure
 from backend.serving.sender_pool import SenderPool
+from backend.serving.stops import look_once_more
 from backend.serving.streams import Streams
 from backend.serving.tracing.tracing import tracing_of
-from backend.serving.triton_io import ServerLog, check_single_instance, error_response, parameters_of
+from backend.serving.triton_io import ServerLog, all_have_id, check_single_instance, error_response, parameters_of
 from backend.serving.watchdog import Watchdog
 from backend.text.guided_decoding import GuideCompiler, NoGuidesError
 from backend.text.token_bytes import TokenBytes
@@ -65,6 +68,7 @@ class InflightBatcher:
         loaded.engine.watch = self._counts.watching(loaded.engine.watch)
         self._tracing.start(loaded.engine)
         self._start(config, loaded, compiler, ServerPage(args["model_name"], args["model_version"]))
+        self._waker = QueueWaker(partial(look_once_more, args["model_name"], REQUEST_ID), times=2)
         self._intake = Intake(
             parser=_parser(config, loaded, no_guides),
             streams=Streams(token_bytes, loaded.model.vocab_size, loaded.engine.clock, config.stream_interval),
@@ -146,6 +150,10 @@ class InflightBatcher:
 
         Returns slowly while the engine holds all it can look ahead over: the backlog is the server's queue's.
         """
+        with self._waker.executing(for_clients=not all_have_id(requests, REQUEST_ID)):
+            self._take_in(requests)
+
+    def _take_in(self, requests: list[Any]) -> None:
         for request in requests:
             try:
                 if self._intake.take(request):
@@ -159,6 +167,7 @@ class InflightBatcher:
 
     def finalize(self) -> None:
         """Unload: the step under way ends, open requests get an error, threads are joined."""
+        self._waker.close()
         self._gate.release()
         self._watchdog.stop()
         self._heartbeat.close()

@@ -11,13 +11,13 @@ import numpy as np
 import triton_python_backend_utils as pb_utils
 
 from backend.errors import ConfigError, InvalidRequest
-from backend.serving.inputs import Inputs, as_array
+from backend.serving.inputs import Inputs
 from backend.serving.now_and_then import NowAndThen
+from backend.serving.stops import NOBODYS_KEY, stop
 from backend.serving.triton_io import ServerLog, answered, check_no_batching, parameters_of, read_inputs
 from backend.text.text_stream import TextSpan
 from backend.text.token_bytes import TokenBytes
 
-NOBODYS_KEY = 0
 _FAILED = "the tokens could not be turned into text"
 _ASK_SECONDS = 0.2  # between two questions whether a stream's client has gone, each a round trip to the server
 
@@ -47,18 +47,7 @@ class Postprocessing:
         key = inputs.integer("ENGINE_KEY")
         if key == NOBODYS_KEY or not self._ask.due(key) or not request.is_cancelled():
             return
-        stop = pb_utils.InferenceRequest(
-            model_name=self._engine,
-            requested_output_names=[],
-            inputs=[
-                pb_utils.Tensor("stop", as_array([True], np.bool_)),
-                pb_utils.Tensor("engine_key", as_array([key], np.uint64)),
-                pb_utils.Tensor("input_ids", as_array([0], np.int32)),
-                pb_utils.Tensor("request_output_len", as_array([1], np.int32)),
-            ],
-        )
-        for _ in stop.exec(decoupled=True):
-            pass
+        stop(self._engine, key=key)
 
     def execute(self, requests: list[Any]) -> list[Any]:
         """One response per request."""

@@ -12,7 +12,8 @@ import triton_python_backend_utils as pb_utils
 
 from backend.errors import InvalidRequest
 from backend.serving.inputs import Inputs, as_array
-from backend.serving.triton_io import ServerLog, answered, parameters_of, read_inputs
+from backend.serving.queue_waker import REQUEST_ID, QueueWaker
+from backend.serving.triton_io import ServerLog, all_have_id, answered, parameters_of, read_inputs
 from backend.serving.word_inputs import word_outputs
 from backend.text.prompt_tokenizer import PromptTokenizer
 from backend.text.spellings import Spellings
@@ -41,10 +42,16 @@ class Preprocessing:
             self._spellings = Spellings(self._tokenizer, TokenBytes.from_directory(directory))
         except (ValueError, OSError) as error:
             raise pb_utils.TritonModelException(f"parameter tokenizer_dir: {error}") from error
+        self._waker = QueueWaker(partial(_ask_for_nothing, args["model_name"]), times=1)
 
     def execute(self, requests: list[Any]) -> list[Any]:
         """One response per request; an invalid one gets its own error."""
-        return [answered(partial(self._respond, request), _FAILED) for request in requests]
+        with self._waker.executing(for_clients=not all_have_id(requests, REQUEST_ID)):
+            return [answered(partial(self._respond, request), _FAILED) for request in requests]
+
+    def finalize(self) -> None:
+        """Unload."""
+        self._waker.close()
 
     def _respond(self, request: Any) -> Any:
         inputs = read_inputs(request, _SHOWN_NAMES)
@@ -63,3 +70,14 @@ class Preprocessing:
         if not ids:
             raise InvalidRequest(inputs.shown("QUERY"), "holds no token, at least 1 is needed")
         return ids
+
+
+def _ask_for_nothing(model: str) -> None:
+    """A request that this model makes to itself."""
+    request = pb_utils.InferenceRequest(
+        request_id=REQUEST_ID,
+        model_name=model,
+        requested_output_names=["REQUEST_INPUT_LEN"],
+        inputs=[pb_utils.Tensor("QUERY", as_array([b"."], np.object_))],
+    )
+    request.exec()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import threading
@@ -64,6 +65,17 @@ def chosen_id(request: Any) -> str:
         return str(request.request_id())
     except UnicodeDecodeError as error:
         raise InvalidRequest("id", "not valid UTF-8") from error
+
+
+def all_have_id(requests: list[Any], request_id: str) -> bool:
+    """Whether each of these has this request id."""
+
+    def has_it(request: Any) -> bool:
+        with contextlib.suppress(InvalidRequest):
+            return chosen_id(request) == request_id
+        return False
+
+    return all(map(has_it, requests))
 
 
 def answered(respond: Callable[[], Any], what: str) -> Any:

@@ -20,6 +20,7 @@ from types import TracebackType
 from . import command, drain, leftovers, ports, repository, server_binary
 from .errors import LaunchError
 from .pulse import Pulse
+from .scheduling import without_wake_up_preemption
 from .server_log import ServerLog
 from .stubs import StubWatch
 
@@ -236,14 +237,15 @@ def _describe(status: int | None) -> str:
 
 def _spawn(flags: list[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
     # Its own session: a Ctrl-C in the terminal reaches the launcher alone, which then ends the server in order.
-    return subprocess.Popen(
-        flags,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-    )
+    with without_wake_up_preemption():
+        return subprocess.Popen(
+            flags,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
 
 
 @contextlib.contextmanager

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from backend.serving.entries.reply import Reply
 from backend.serving.inputs import Tensors, as_array
 from backend.serving.response_stream import Failure
+from backend.serving.stops import stop
 from backend.serving.tracing.context import NAME as TRACE
 
 _log = logging.getLogger(__name__)
@@ -186,20 +187,3 @@ class RequestFailed(Exception):
 
 
 _CODES = ("INVALID_ARG", "UNAVAILABLE", "NOT_FOUND", "CANCELLED", "UNSUPPORTED", "UNKNOWN", "INTERNAL")
-
-
-def stop(model: str, request_id: str) -> None:
-    """Have the engine end the requests of this id."""
-    request = pb_utils.InferenceRequest(
-        request_id=request_id,
-        model_name=model,
-        requested_output_names=[],
-        inputs=[
-            pb_utils.Tensor("stop", as_array([True], np.bool_)),
-            pb_utils.Tensor("input_ids", as_array([0], np.int32)),
-            pb_utils.Tensor("request_output_len", as_array([1], np.int32)),
-        ],
-    )
-    for response in request.exec(decoupled=True):
-        if response.has_error():
-            _log.warning("a stop was refused: %s", response.error().message())

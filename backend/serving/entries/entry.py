@@ -19,12 +19,13 @@ import triton_python_backend_utils as pb_utils
 from backend import garbage
 from backend.errors import InvalidRequest, QueueFullError
 from backend.serving.entries.call_queue import Call, CallQueue
-from backend.serving.entries.engine_call import EngineCall, Renderer, stop
+from backend.serving.entries.engine_call import EngineCall, Renderer
 from backend.serving.entries.reply import Reply
 from backend.serving.inputs import Inputs, Tensors
 from backend.serving.open_requests import OpenRequests
 from backend.serving.request_parser import checked_custom
 from backend.serving.response_stream import Failure
+from backend.serving.stops import stop
 from backend.serving.tracing.context import to_pass_on
 from backend.serving.triton_io import ServerLog, chosen_id, error_response, own_parameters, read_inputs
 
