@@ -29,7 +29,7 @@ def main() -> int:
 def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/bench", description=__doc__)
     kinds = parser.add_subparsers(
-        required=True, metavar="engine|server|priority|compare|workload|growth|profile|cores|start"
+        required=True, metavar="engine|server|priority|bursts|compare|workload|growth|profile|cores|start"
     )
     engine = kinds.add_parser("engine", help="the engine in this process, without Triton Server")
     engine.add_argument("--model", default=DEFAULT_MODEL, help="as for scripts/serve (%(default)s)")
@@ -48,6 +48,12 @@ def _parse() -> argparse.Namespace:
         "--flood", type=int, default=0, metavar="N", help="then N requests at once; start with --max-queue-size 64"
     )
     priority.set_defaults(measurement=_priority)
+    bursts = kinds.add_parser("bursts", help="requests at once on an idle server: when the last gets its first token")
+    bursts.add_argument("--url", default="127.0.0.1:8001", help="host:port of its gRPC service (%(default)s)")
+    bursts.add_argument("--requests", type=int, default=16, help="of a burst (%(default)s)")
+    bursts.add_argument("--rounds", type=int, default=20, help="(%(default)s)")
+    bursts.add_argument("--pause", type=float, default=0.2, help="seconds between bursts (%(default)s)")
+    bursts.set_defaults(measurement=_bursts)
     _add_compare(kinds)
     workload = kinds.add_parser("workload", help="write a file of workloads for the others")
     workload.add_argument("file", type=Path)
@@ -221,6 +227,14 @@ def _priority(arguments: argparse.Namespace) -> None:
     slots = int(client.parameter("inflight_batcher", "max_batch_size") or 32)
     setting = Setting(slots=slots, backlog=arguments.backlog, arrivals=arguments.arrivals, flood=arguments.flood)
     report(client, setting)
+
+
+def _bursts(arguments: argparse.Namespace) -> None:
+    from benchmarks.bursts import bursts
+
+    client = Client(arguments.url)
+    client.connect()
+    print(json.dumps(bursts(client, arguments.requests, arguments.rounds, arguments.pause)))
 
 
 if __name__ == "__main__":
