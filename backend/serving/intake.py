@@ -97,7 +97,10 @@ class Intake:
         streams = {}
         for index, (number, key) in enumerate(zip(numbers, keys, strict=True)):
             streams[number] = self.streams.stream(parsed, way_back.member(index, key))
-            self.requests.add(number, client_id, streams[number], key)
+            # Triton Server 2.51 tells no running step of an ensemble, and no model's own request, that its client has
+            # gone: the detokenizer and the entries ask of theirs.
+            asked_elsewhere = parsed.wants_text or parsed.announce
+            self.requests.add(number, client_id, streams[number], key, seldom=asked_elsewhere)
         if parsed.guide is None:
             self._hand_over(first, streams)
         else:

@@ -16,6 +16,7 @@ from typing import NamedTuple, Protocol
 _log = logging.getLogger(__name__)
 _AT_LEAST = 2  # asked in a round, where so many are open
 _TURN_SECONDS = 1.0  # within which everyone is asked once, however many there are
+_SELDOM_SECONDS = 5.0  # the same of those of whom another model asks
 
 
 class _Sender(Protocol):
@@ -38,6 +39,7 @@ class _Request(NamedTuple):
     client_id: str
     stream: Watched
     key: int
+    seldom: bool
 
 
 class OpenRequests:
@@ -51,16 +53,20 @@ class OpenRequests:
         self._cancel = cancel
         self._interval = interval
         self._open: dict[int, _Request] = {}
+        self._owed = 0.0  # questions to those that are asked seldom
         self._lock = threading.Lock()
         self._any = threading.Event()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="cancel-watch", daemon=True)
         self._thread.start()
 
-    def add(self, request_id: int, client_id: str, stream: Watched, key: int = 0) -> None:
-        """A request has been taken in. key: what stops it alone, where it has one; no client can guess another's."""
+    def add(self, request_id: int, client_id: str, stream: Watched, key: int = 0, *, seldom: bool = False) -> None:
+        """A request has been taken in. key: what stops it alone, where it has one; no client can guess another's.
+
+        seldom: another model asks whether its client has gone.
+        """
         with self._lock:
-            self._open[request_id] = _Request(client_id, stream, key)
+            self._open[request_id] = _Request(client_id, stream, key, seldom)
             self._any.set()
 
     def stop_client(self, client_id: str) -> None:
@@ -104,12 +110,22 @@ class OpenRequests:
                 del self._open[number]
             if not self._open and not self._stopping.is_set():
                 self._any.clear()
-            share = math.ceil(len(self._open) * self._interval / _TURN_SECONDS)
-            few = list(self._open.items())[: max(_AT_LEAST, share)]
+            few = self._often() + self._seldom()
             for number, request in few:
                 del self._open[number]
                 self._open[number] = request
         return few
+
+    def _often(self) -> list[tuple[int, _Request]]:
+        asked = [each for each in self._open.items() if not each[1].seldom]
+        return asked[: max(_AT_LEAST, math.ceil(len(asked) * self._interval / _TURN_SECONDS))]
+
+    def _seldom(self) -> list[tuple[int, _Request]]:
+        asked = [each for each in self._open.items() if each[1].seldom]
+        self._owed += len(asked) * self._interval / _SELDOM_SECONDS
+        number = int(self._owed)
+        self._owed -= number
+        return asked[:number]
 
     def _is_cancelled(self, request_id: int, request: _Request) -> bool:
         try:

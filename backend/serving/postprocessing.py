@@ -13,8 +13,8 @@ import triton_python_backend_utils as pb_utils
 from backend.errors import ConfigError, InvalidRequest
 from backend.serving.inputs import Inputs
 from backend.serving.now_and_then import NowAndThen
-from backend.serving.stops import NOBODYS_KEY, stop
-from backend.serving.triton_io import ServerLog, answered, check_no_batching, parameters_of, read_inputs
+from backend.serving.stops import stop
+from backend.serving.triton_io import NOBODYS_KEY, ServerLog, answered, check_no_batching, parameters_of, read_inputs
 from backend.text.text_stream import TextSpan
 from backend.text.token_bytes import TokenBytes
 

@@ -9,9 +9,9 @@ import numpy as np
 import triton_python_backend_utils as pb_utils
 
 from backend.serving.inputs import as_array
+from backend.serving.triton_io import NOBODYS_KEY
 
 _log = logging.getLogger(__name__)
-NOBODYS_KEY = 0
 
 
 def stop(model: str, request_id: str = "", key: int | None = None) -> None:

@@ -17,6 +17,7 @@ from backend.serving.inputs import Inputs, as_array
 from backend.serving.response_stream import Chunk, Failure
 
 _log = logging.getLogger(__name__)
+NOBODYS_KEY = 0
 
 
 def parameters_of(args: Mapping[str, str]) -> dict[str, str]:
@@ -204,7 +205,8 @@ class TritonSender:
         yield "num_output_tokens", chunk.num_output, np.int32
         yield "sequence_length", len(chunk.ids), np.int32
         if chunk.span is not None:
-            yield "engine_key", self._key, np.uint64
+            # Whoever has all needs not ask whether the client has gone.
+            yield "engine_key", NOBODYS_KEY if chunk.final else self._key, np.uint64
 
     def _new(self, chunk: Chunk) -> Iterator[tuple[str, object, type[np.generic]]]:
         yield "output_ids", [chunk.ids], np.int32

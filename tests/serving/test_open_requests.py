@@ -102,6 +102,19 @@ def test_a_round_asks_a_few_and_all_have_their_turn_within_a_second_of_rounds(
     assert asked == set(range(num_open))
 
 
+def test_those_of_whom_another_model_asks_have_their_turn_once_in_five_seconds(cancelled: Cancelled) -> None:
+    requests = OpenRequests(cancelled, 0.1)
+    requests.close()
+    for number in range(40):
+        requests.add(number, "", Stream(), seldom=number % 2 == 0)
+    turns: dict[int, int] = dict.fromkeys(range(40), 0)
+    for _ in range(100):  # ten seconds of rounds
+        for number, _ in requests._next_few():
+            turns[number] += 1
+    assert {turns[number] for number in range(0, 40, 2)} == {2}
+    assert {turns[number] for number in range(1, 40, 2)} == {10}
+
+
 def test_a_request_that_comes_after_a_time_without_any_is_asked_too(
     requests: OpenRequests, cancelled: Cancelled
 ) -> None:
