@@ -81,6 +81,8 @@ def test_after_a_request_the_server_is_made_to_look_at_its_queues_once_more(serv
     assert ask(server.grpc_url, text_input="Hello", max_tokens=1).error == ""
     expected = [before[0] + 2, before[1] + 3]
     assert settled(server, executed, expected) == expected
+    time.sleep(1.0)
+    assert executed(Page.of(server)) == expected, "such a look leads to no further one, in whichever process"
 
 
 def test_a_flood_is_refused_beyond_the_queue_while_an_urgent_request_is_served_and_all_accepted_ones_complete(
