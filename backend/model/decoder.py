@@ -100,18 +100,19 @@ class Decoder:
         """``[T, E]`` -> ``[T, E]``, normed for the head. Of the inputs, only what attention needs is read.
 
         wanted: int64 ``[R]``, the rows to return, in this order; all, where it is None. Of the last layer, other rows
-        have only their keys, values and attention computed.
+        have only their keys, values and attention computed, and without any wanted row only their keys and values.
         """
         layers = self._layers(rotations)
         normed = self._norm(hidden, layers[0].weights.attention_norm)
         # Each addition to the residual stream comes with the norm of what reads it next.
         for layer, next_norm in zip(layers, self._next_norms, strict=True):
             self._before_layer()
-            attended = self._attended(normed, layer, inputs, pool)
+            queries = self._queries(normed, layer, inputs, pool)
+            if layer is layers[-1] and wanted is not None and not len(wanted):
+                return hidden[wanted]
+            attended = self._attended(queries, layer, inputs, pool)
             if layer is layers[-1] and wanted is not None:
                 attended, hidden = attended[wanted], hidden[wanted]
-                if not len(wanted):
-                    return hidden
             normed, hidden = self._add_norm(self._output(attended, layer.weights), hidden, layer.weights.mlp_norm)
             normed, hidden = self._add_norm(self._mlp(normed, layer.weights), hidden, next_norm)
         return normed
@@ -120,11 +121,11 @@ class Decoder:
         parts = zip(self.config.layer_kinds, self._weights.layers, strict=True)
         return [_Layer(index, kind, weights, rotations[kind.rope]) for index, (kind, weights) in enumerate(parts)]
 
-    def _attended(self, normed: Tensor, layer: _Layer, inputs: StepInputs, pool: Tensor) -> Tensor:
-        """``[T, E]`` -> ``[T, Hq, D]``; keys and values go into the pool."""
+    def _queries(self, normed: Tensor, layer: _Layer, inputs: StepInputs, pool: Tensor) -> Tensor:
+        """``[T, E]`` -> ``[T, Hq, D]``, rotated; keys and values go into the pool."""
         config, weights, run = self.config, layer.weights, self._operations
         qkv = run.linear(normed, weights.qkv, weights.qkv_bias)
-        q = run.rope_and_write(
+        return run.rope_and_write(
             qkv,
             layer.rotation.cos,
             layer.rotation.sin,
@@ -136,8 +137,12 @@ class Decoder:
             config.rms_norm_eps,
             config.norm_offset,
         )
-        return run.paged_attention(
-            q,
+
+    def _attended(self, queries: Tensor, layer: _Layer, inputs: StepInputs, pool: Tensor) -> Tensor:
+        """``[T, Hq, D]`` -> ``[T, Hq, D]``, over what the pool holds by now."""
+        config = self.config
+        return self._operations.paged_attention(
+            queries,
             pool,
             layer.index,
             inputs.block_tables,

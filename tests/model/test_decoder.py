@@ -107,6 +107,25 @@ def test_what_nobody_asked_for_changes_neither_the_other_rows_nor_the_pool(
     assert torch.equal(after_none, pool)
 
 
+def test_a_step_that_nobody_asks_for_computes_no_attention_in_the_last_layer(decoder: GetDecoder) -> None:
+    layers = []
+    real = reference_operations()
+
+    def spy(q: torch.Tensor, pool: torch.Tensor, layer: int, *args: object, **options: object) -> torch.Tensor:
+        layers.append(layer)
+        return real.paged_attention(q, pool, layer, *args, **options)  # type: ignore[arg-type]
+
+    plain = decoder("qwen3")
+    run = PagedRun(Decoder(plain.config, plain._weights, dataclasses.replace(real, paged_attention=spy)), prompts())
+    inputs = run.inputs([(0, 29)])
+    run.decoder.forward(inputs, run.pool)
+    everything = plain.config.num_layers
+    assert layers == list(range(everything))
+    layers.clear()
+    run.decoder.forward(dataclasses.replace(inputs, logit_rows=torch.tensor([], dtype=torch.int64)), run.pool)
+    assert layers == list(range(everything - 1))
+
+
 def test_a_step_writes_its_own_slots_only(decoder: GetDecoder) -> None:
     run = PagedRun(decoder("llama-tied"), prompts())
     inputs = run.inputs([(0, 6), (1, 3)])
