@@ -136,15 +136,19 @@ BESIDE = 3  # vectors of 16 rows of it
 MOST_ROWS = 6  # of a tile of single rows
 COLUMNS = 4  # vectors of 16 dimensions of it
 
-_c81, _c82, _c83 = (_scores(ACROSS, beside) for beside in (1, 2, 3))
+_c81, _c82, _c83 = (_scores(ACROSS, beside, fetches=True) for beside in (1, 2, 3))
 _r1, _r2, _r3, _r4, _r5, _r6 = (_scores(rows, 1, fetches=True) for rows in range(1, MOST_ROWS + 1))
 _d81, _d82, _d83 = (_values(ACROSS, beside, False) for beside in (1, 2, 3))
 _v1, _v2, _v3, _v4, _v5, _v6 = (_values(rows, COLUMNS, True) for rows in range(1, MOST_ROWS + 1))
 
 
 @inline
-def chunk_scores(beside: int, keys: int, rows: int, row_stride: int, pairs: int, out: int, out_stride: int) -> None:
+def chunk_scores(
+    beside: int, keys: int, rows: int, row_stride: int, pairs: int, out: int, out_stride: int, ahead: int
+) -> None:  # fmt: skip
     """``out[key, row] = key @ row`` in int32, for 8 of the 16 keys of a run and ``beside`` times 16 rows.
+
+    Meanwhile as many bytes as a run has are brought near from address ``ahead`` on.
 
     Args:
         beside: 1 to 3.
@@ -153,11 +157,11 @@ def chunk_scores(beside: int, keys: int, rows: int, row_stride: int, pairs: int,
         out: address; its rows lie ``out_stride`` bytes apart.
     """
     if beside == 3:
-        _c83(keys, 4, LINE, rows, row_stride, pairs, out, out_stride)
+        _c83(keys, 4, LINE, rows, row_stride, pairs, out, out_stride, ahead)
     elif beside == 2:
-        _c82(keys, 4, LINE, rows, row_stride, pairs, out, out_stride)
+        _c82(keys, 4, LINE, rows, row_stride, pairs, out, out_stride, ahead)
     else:
-        _c81(keys, 4, LINE, rows, row_stride, pairs, out, out_stride)
+        _c81(keys, 4, LINE, rows, row_stride, pairs, out, out_stride, ahead)
 
 
 @inline

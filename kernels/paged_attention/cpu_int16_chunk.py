@@ -12,7 +12,7 @@ from kernels.cpu.memory import fill, floats, ints, longs
 from kernels.cpu.pair_tiles import ACROSS, BESIDE, chunk_scores, chunk_values
 from kernels.cpu.tile import WIDTH
 from kernels.int16_kv.reference import RUN
-from kernels.paged_attention.cpu_int16 import TABLE, begin, open_tile, power, query_factor, round_query
+from kernels.paged_attention.cpu_int16 import TABLE, announce_keys, begin, open_tile, power, query_factor, round_query
 from kernels.paged_attention.cpu_problem import KEYS, PART, Problem, Task
 
 _STATE = 4  # rows of what softmax_columns keeps: reference, total, worth, factor
@@ -23,7 +23,7 @@ def chunk_scratch(rows: int, size: int) -> int:
     """Bytes of scratch that ``attend_chunk`` of so many rows needs."""
     width = (rows + WIDTH - 1) // WIDTH * WIDTH
     per_row = size * 2 + 2 * size * 4 + _VECTORS * 4
-    return width * per_row + BESIDE * WIDTH * KEYS * 6 + 2 * TABLE * 8 + 2 * KEYS * 4 + 16 + size * 2
+    return width * per_row + BESIDE * WIDTH * KEYS * 6 + 3 * TABLE * 8 + 2 * KEYS * 4 + 16 + size * 2
 
 
 @inline
@@ -110,7 +110,8 @@ def attend_chunk_int16(p: Problem, task: Task, scratch: int) -> None:
     weights = scores + BESIDE * WIDTH * KEYS * 4
     keys = weights + BESIDE * weight_bytes
     values = keys + TABLE * 8
-    steps = values + TABLE * 8
+    ahead = values + TABLE * 8
+    steps = ahead + TABLE * 8
     constants = steps + 2 * KEYS * 4
     numbers = constants + 16
     put_constants(constants, largest_weight_of(size), p.softcap)
@@ -119,10 +120,11 @@ def attend_chunk_int16(p: Problem, task: Task, scratch: int) -> None:
     begin(state, state + row_bytes, width)
     begin(whole, whole + row_bytes, width)
     fill(sums, 2 * size * width, np.float32(0))
-    of_keys = longs(keys, TABLE)
+    of_keys, of_values, of_ahead = longs(keys, TABLE), longs(values, TABLE), longs(ahead, TABLE)
     for low in range(task.low // KEYS * KEYS, task.high, KEYS):
         high, masked = min(task.high, low + KEYS), not _all_see_all(p, task, low)
         runs = open_tile(p, task, low, high, keys, values, steps)
+        announce_keys(p, task, low + KEYS, runs, ahead)
         if masked:
             _bound(p, task, low, high, group, first, end)
         for panel in range(0, panels, BESIDE):
@@ -131,7 +133,11 @@ def attend_chunk_int16(p: Problem, task: Task, scratch: int) -> None:
                 for key in range(0, RUN, ACROSS):
                     to = scores + (run * RUN + key) * BESIDE * LINE
                     at = of_keys[run] + key * 4
-                    chunk_scores(beside, at, queries + panel * query_bytes, query_bytes, size // 2, to, BESIDE * LINE)
+                    # The one half of a run's keys asks for its values, the other for the run that the next tile has there.
+                    near = of_values[run] if key == 0 else of_ahead[run]
+                    chunk_scores(
+                        beside, at, queries + panel * query_bytes, query_bytes, size // 2, to, BESIDE * LINE, near
+                    )
             for n in range(beside):
                 at = column + n * LINE
                 softmax_columns(
