@@ -133,7 +133,7 @@ def attend_chunk_int16(p: Problem, task: Task, scratch: int) -> None:
                 for key in range(0, RUN, ACROSS):
                     to = scores + (run * RUN + key) * BESIDE * LINE
                     at = of_keys[run] + key * 4
-                    # The one half of a run's keys asks for its values, the other for the run that the next tile has there.
+                    # Half of a run's keys ask for its values, the other half for the run that the next tile has there.
                     near = of_values[run] if key == 0 else of_ahead[run]
                     chunk_scores(
                         beside, at, queries + panel * query_bytes, query_bytes, size // 2, to, BESIDE * LINE, near
