@@ -108,11 +108,12 @@ class Decoder:
         for layer, next_norm in zip(layers, self._next_norms, strict=True):
             self._before_layer()
             queries = self._queries(normed, layer, inputs, pool)
-            if layer is layers[-1] and wanted is not None and not len(wanted):
-                return hidden[wanted]
+            rows = wanted if layer is layers[-1] else None
+            if rows is not None and not len(rows):
+                return hidden[rows]
             attended = self._attended(queries, layer, inputs, pool)
-            if layer is layers[-1] and wanted is not None:
-                attended, hidden = attended[wanted], hidden[wanted]
+            if rows is not None:
+                attended, hidden = attended[rows], hidden[rows]
             normed, hidden = self._add_norm(self._output(attended, layer.weights), hidden, layer.weights.mlp_norm)
             normed, hidden = self._add_norm(self._mlp(normed, layer.weights), hidden, next_norm)
         return normed

@@ -93,6 +93,20 @@ def _store(p: Problem, task: Task, group: int, width: int, total: int, sums: int
 
 
 @inline
+def _score(
+    beside: int, runs: int, keys: int, values: int, ahead: int, queries: int, query_bytes: int, size: int, scores: int
+) -> None:  # fmt: skip
+    """Scores of a tile's runs by ``beside`` panels of rows, and meanwhile what is read next is brought near."""
+    of_keys, of_values, of_ahead = longs(keys, TABLE), longs(values, TABLE), longs(ahead, TABLE)
+    for run in range(runs):
+        for key in range(0, RUN, ACROSS):
+            at, to = of_keys[run] + key * 4, scores + (run * RUN + key) * BESIDE * LINE
+            # Half of a run's keys ask for its values, the other half for the run that the next tile has there.
+            near = of_values[run] if key == 0 else of_ahead[run]
+            chunk_scores(beside, at, queries, query_bytes, size // 2, to, BESIDE * LINE, near)
+
+
+@inline
 def attend_chunk_int16(p: Problem, task: Task, scratch: int) -> None:
     """Compute a task of several rows."""
     group = p.heads // p.kv_heads
@@ -120,7 +134,6 @@ def attend_chunk_int16(p: Problem, task: Task, scratch: int) -> None:
     begin(state, state + row_bytes, width)
     begin(whole, whole + row_bytes, width)
     fill(sums, 2 * size * width, np.float32(0))
-    of_keys, of_values, of_ahead = longs(keys, TABLE), longs(values, TABLE), longs(ahead, TABLE)
     for low in range(task.low // KEYS * KEYS, task.high, KEYS):
         high, masked = min(task.high, low + KEYS), not _all_see_all(p, task, low)
         runs = open_tile(p, task, low, high, keys, values, steps)
@@ -129,15 +142,7 @@ def attend_chunk_int16(p: Problem, task: Task, scratch: int) -> None:
             _bound(p, task, low, high, group, first, end)
         for panel in range(0, panels, BESIDE):
             beside, column = min(BESIDE, panels - panel), panel * LINE
-            for run in range(runs):
-                for key in range(0, RUN, ACROSS):
-                    to = scores + (run * RUN + key) * BESIDE * LINE
-                    at = of_keys[run] + key * 4
-                    # Half of a run's keys ask for its values, the other half for the run that the next tile has there.
-                    near = of_values[run] if key == 0 else of_ahead[run]
-                    chunk_scores(
-                        beside, at, queries + panel * query_bytes, query_bytes, size // 2, to, BESIDE * LINE, near
-                    )
+            _score(beside, runs, keys, values, ahead, queries + panel * query_bytes, query_bytes, size, scores)
             for n in range(beside):
                 at = column + n * LINE
                 softmax_columns(
