@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,6 +24,11 @@ def repository(tmp_path: Path) -> Path:
 def stubs(repository: Path) -> Iterator[list[subprocess.Popen[bytes]]]:
     """Two processes of the model ``echo``."""
     started = [subprocess.Popen([sys.executable, str(repository / "echo" / "1" / "model.py")]) for _ in range(2)]
+    # Popen returns as the program is being loaded, when the process has no command line for a moment.
+    deadline = time.monotonic() + 10
+    while not all(Path(f"/proc/{process.pid}/cmdline").read_bytes() for process in started):
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
     yield started
     for process in started:
         process.kill()
