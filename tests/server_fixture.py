@@ -20,6 +20,7 @@ from typing import Any
 
 from scripts.launcher.hints import READY_LINE
 
+STARTED_AGAIN = "starting the server again"  # says the launcher
 SERVE = Path(__file__).resolve().parents[1] / "scripts" / "serve.py"
 
 
@@ -88,8 +89,12 @@ class RunningServer:
         return self._read("stderr") if self._log is None else self._log
 
     def stop(self, number: int = signal.SIGINT, timeout: float = 20.0) -> int:
-        """End the server by a signal and return the launcher's exit code; may be called again."""
-        if self.process.poll() is None:
+        """End the server by a signal and return the launcher's exit code; may be called again.
+
+        The log of a server that ended before, or was started again, is printed: a test that failed for it shows it.
+        """
+        ended = self.process.poll() is not None
+        if not ended:
             self.process.send_signal(number)
         try:
             code = self.process.wait(timeout)
@@ -99,6 +104,8 @@ class RunningServer:
         if self._log is None:
             self._log = self._read("stderr")
             self._directory.cleanup()
+            if ended or STARTED_AGAIN in self._log:
+                print(self._log, file=sys.stderr)
         return code
 
     def __enter__(self) -> RunningServer:

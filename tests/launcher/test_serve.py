@@ -21,7 +21,7 @@ from tritonclient.utils import InferenceServerException
 from scripts.launcher import leftovers
 from scripts.launcher.from_outside import mark_of, server_of, stub_of, stubs_of
 from scripts.launcher.server import LOOK_SECONDS
-from tests.server_fixture import RunningServer, ServerStartError, command_line
+from tests.server_fixture import STARTED_AGAIN, RunningServer, ServerStartError, command_line
 
 from .tiny_models import (
     ANSWER_CONFIG,
@@ -178,7 +178,7 @@ def test_a_server_that_dies_is_reported_with_its_signal(tmp_path):
         assert _left(mark) == NOTHING
 
 
-def test_a_model_whose_process_dies_later_is_named_and_ends_the_server(tmp_path):
+def test_a_model_whose_process_dies_later_is_named_and_ends_the_server(tmp_path, capsys):
     add_model(tmp_path, "other")
     with RunningServer.start(model_repository=add_model(tmp_path, "echo"), no_restart=True) as server:
         mark = mark_of(server.process.pid)
@@ -186,6 +186,8 @@ def test_a_model_whose_process_dies_later_is_named_and_ends_the_server(tmp_path)
         assert server.process.wait(15) == 1
         assert server.log().splitlines()[-1].startswith("error: echo: the model's process died")
         assert _left(mark) == NOTHING
+        assert capsys.readouterr().err == ""
+    assert "error: echo: the model's process died" in capsys.readouterr().err, "for a test that failed for it"
 
 
 def _until_it_answers(server, words, seconds=30):
@@ -214,7 +216,7 @@ def _open_files(pid):
         pytest.param("", "the server ended unexpectedly (signal SIGKILL)", marks=pytest.mark.nightly),
     ],
 )
-def test_a_server_whose_parts_die_is_started_again_on_the_same_ports_and_leaves_nothing(tmp_path, part, told):
+def test_a_server_whose_parts_die_is_started_again_on_the_same_ports_and_leaves_nothing(tmp_path, capsys, part, told):
     with RunningServer.start(model_repository=add_model(tmp_path, "echo")) as server:
         first, files = mark_of(server.process.pid), _open_files(server.process.pid)
         leftovers.send(first, stub_of(first, part) if part else server_of(first), signal.SIGKILL)
@@ -224,8 +226,9 @@ def test_a_server_whose_parts_die_is_started_again_on_the_same_ports_and_leaves_
         assert _open_files(server.process.pid) == files
         assert server.announcement().count("ready in") == 1
         assert server.stop(signal.SIGTERM) == 0
-    restarts = [line for line in server.log().splitlines() if "starting the server again" in line]
+    restarts = [line for line in server.log().splitlines() if STARTED_AGAIN in line]
     assert [line.partition("; ")[0] for line in restarts] == [told]
+    assert told in capsys.readouterr().err, "for a test that failed for it"
     assert [_left(mark) for mark in (first, second)] == [NOTHING] * 2
 
 
@@ -296,13 +299,14 @@ def test_what_no_client_needs_is_kept_from_everybody(tmp_path, model_control):
         assert _ask_echo(server, ["still served"]) == ["still served"]
 
 
-def test_the_printed_commands_work_as_they_stand(tmp_path):
+def test_the_printed_commands_work_as_they_stand(tmp_path, capsys):
     repository = add_model(tmp_path, "ensemble", ANSWERS, ANSWER_CONFIG)
     with RunningServer.start(model_repository=repository) as server:
         curl, python, ask = (line for line in server.announcement().splitlines() if line.startswith("  "))
         assert json.loads(subprocess.check_output(curl, shell=True))["text_output"] == ANSWER
         assert subprocess.check_output(python, shell=True, text=True) == f"{ANSWER}\n"
         assert ask.split()[:3] == ["scripts/ask", "--url", server.grpc_url]
+    assert capsys.readouterr().err == "", "nothing failed"
 
 
 def test_the_fixture_shows_the_log_of_a_failed_start(tmp_path):
